@@ -6,12 +6,12 @@ exit code: 0 within the limit, 1 not, 2 bad input
 """
 
 import statistics
-import time
 
 from benchmarks import report
 from benchmarks.options import at_least_1, bare_parser
 from npformer.data import SequenceTask
 from npformer.data.real import REAL_TASKS
+from npformer.io.seconds import now, since
 
 ROWS = 64
 MOST = 0.15e-3  # seconds for a batch of reverse
@@ -23,19 +23,13 @@ def main():
     parser = bare_parser("batches", __doc__, json=False)
     parser.add_argument("--steps", type=at_least_1, default=1_000, help="batches of each task (default: 1000)")
     steps = parser.parse_args().steps
-    taken = {name: seconds(task(name), steps) for name in (*SEQUENCES, *REAL_TASKS)}
-    rows = [
-        [name, *(report.milliseconds(x) for x in (statistics.median(each), min(each)))] for name, each in taken.items()
-    ]
+    taken = {name: seconds(SequenceTask(name, seed=0), steps) for name in SEQUENCES}
+    taken |= {name: seconds(make(seed=0), steps) for name, make in REAL_TASKS.items()}
+    rows = [[name, *map(report.milliseconds, (statistics.median(each), min(each)))] for name, each in taken.items()]
     print(report.table(("task", "median ms", "fastest ms"), rows))
     found = statistics.median(taken["reverse"])
     print(f"reverse: {report.milliseconds(found)} ms, at most {MOST * 1e3:g}: {'within' if found <= MOST else 'OVER'}")
     return int(found > MOST)
-
-
-def task(name):
-    """The task of that name with its usual options."""
-    return SequenceTask(name, seed=0) if name in SEQUENCES else REAL_TASKS[name](seed=0)
 
 
 def seconds(task, steps):
@@ -43,9 +37,9 @@ def seconds(task, steps):
     task.batch(1, ROWS)
     taken = []
     for step in range(1, steps + 1):
-        start = time.perf_counter()
+        began = now()
         task.batch(step, ROWS)
-        taken.append(time.perf_counter() - start)
+        taken.append(since(began))
     return taken
 
 

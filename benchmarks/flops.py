@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 from npformer.functional import OPERATIONS, Operation
 from npformer.functional.operation import size
 
+BYTES = 4  # of a float32
+
 
 class Work(NamedTuple):
     """The work of one call."""

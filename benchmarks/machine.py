@@ -8,8 +8,9 @@ import platform
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 
-from benchmarks.turns import ROOT
+from benchmarks.harness import ROOT
 from npformer.cli.doctor import blas_name, cores
 
 PACKAGES = ("npformer", "numpy", "numba", "torch")
@@ -19,16 +20,14 @@ PROGRAM = ("npformer", "benchmarks", "examples", ":!benchmarks/results")  # what
 _SETTINGS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 
-def contenders_environment(keep):
-    """(the environment for contenders, the names of removed variables); keep removes none."""
-    variables = dict(os.environ)
-    removed = [] if keep else sorted(name for name in variables if name in _SETTINGS or name.endswith("_NUM_THREADS"))
-    return {name: value for name, value in variables.items() if name not in removed}, removed
+def contenders_environment():
+    """(the environment for contenders, the names of variables removed from it, which slow one side down)."""
+    removed = sorted(name for name in os.environ if name in _SETTINGS or name.endswith("_NUM_THREADS"))
+    return {name: value for name, value in os.environ.items() if name not in removed}, removed
 
 
 def describe(removed, kept, device, precisions):
-    """Name -> description of the machine and software, for the head of a report."""
-    environment = f"without {', '.join(removed)}" if removed else "unchanged"
+    """Name -> description of the machine and software. kept: variables were not removed on purpose."""
     gpu = {"GPU": _gpu(), "kernels": kernels()} if device == "cupy" else {}
     return {
         "command": command(),
@@ -39,7 +38,7 @@ def describe(removed, kept, device, precisions):
         "python": f"{platform.python_version()}, {platform.system()} {platform.machine()}",
         "versions": ", ".join(f"{name} {version}" for name, version in _versions().items()),
         "BLAS of NumPy": blas_name(),
-        "environment": f"{environment}{' (--keep-env)' if kept else ''}",
+        "environment": f"without {', '.join(removed)}" if removed else "unchanged",
         "precision": ", ".join(precisions),
     }
 
@@ -69,24 +68,18 @@ def kernels():
 
 
 def _processor():
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass  # not Linux
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:  # of Linux
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
 
 
 def _versions():
-    versions = {}
+    versions = dict.fromkeys(PACKAGES, "missing")
     for name in (*PACKAGES, *CUPY):
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            if name in PACKAGES:
-                versions[name] = "missing"
     return versions
 
 

@@ -15,13 +15,13 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import machine, report
-from benchmarks.contender import Usage
+from benchmarks.harness import core_seconds
 from benchmarks.options import bare_parser
+from npformer.io.seconds import now, since
 
 RESULTS = Path(__file__).parent / "results"
 KEPT = 60  # lines of output
@@ -61,10 +61,10 @@ COMMANDS = {
     "mutants": Command("Single mistakes in every backward", "npformer museum mutants"),
     "trace-page": Command("The page of a trace in Chromium", "python -m benchmarks.trace_page"),
     "batches": Command("Batches of 64, made on the host", "python -m benchmarks.batches"),
-    "faults-files": Command("Damaged files", "python -m benchmarks.faults.files"),
-    "faults-interrupts": Command("Ctrl-C within a step", "python -m benchmarks.faults.interrupts"),
-    "faults-kernels": Command("Damaged files of compiled kernels", "python -m benchmarks.faults.kernel_cache"),
-    "faults-memory": Command("Memory after random shapes", "python -m benchmarks.faults.memory"),
+    "faults-files": Command("Damaged files", "python -m tests.faults files"),
+    "faults-interrupts": Command("Ctrl-C within a step", "python -m tests.faults interrupts"),
+    "faults-kernels": Command("Damaged files of compiled kernels", "python -m tests.faults kernel_cache"),
+    "faults-memory": Command("Memory after random shapes", "python -m tests.faults memory"),
 } | {
     f"experiment-{file}": Command(
         what, f"python -m examples.experiments.{file.replace('-', '_')} --out docs/pictures/experiment-{file}.svg"
@@ -115,16 +115,16 @@ def kept(name, path):
 def measured(name):
     """Run one command in the checkout. Returns its document, with standard output and errors as one text."""
     about = machine.describe([], True, "numpy", ["float32"]) | {"command": COMMANDS[name].words}
-    usage, start, before = Usage(), time.perf_counter(), own_seconds()
+    began, before, own_before = now(), core_seconds(), own_seconds()
     ended = subprocess.run(
         runnable(COMMANDS[name].words), cwd=machine.ROOT, env=os.environ | {"PYTHONUNBUFFERED": "1"}, text=True,
         encoding="utf-8", errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    seconds, (busy, total) = time.perf_counter() - start, usage.of_others()
+    busy, total, own = (after - b for after, b in zip(core_seconds(), before, strict=True))
     output = [line.rstrip() for line in ended.stdout.splitlines() if line.strip()][-KEPT:]
     return {
-        "benchmark": "command", "name": name, "machine": about, "seconds": seconds, "exit_code": ended.returncode,
-        "others_share": (busy - (own_seconds() - before)) / total if total else None, "output": output,
+        "benchmark": "command", "name": name, "machine": about, "seconds": since(began), "exit_code": ended.returncode,
+        "others_share": (busy - own - own_seconds() + own_before) / total if total else None, "output": output,
     }  # fmt: skip
 
 

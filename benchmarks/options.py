@@ -1,27 +1,16 @@
-"""The command-line options that the benchmarks share, and the checks made before anything starts."""
+"""The options that the benchmarks share, and the way from a command line to a saved document."""
 
 import argparse
-import importlib.metadata
 import importlib.util
-import os
 import sys
 from pathlib import Path
 
-from benchmarks.turns import Budget, ContenderError, Entry
-from npformer.backend import cupy_problem
-from npformer.backend.backend import PRECISIONS
+from benchmarks import machine, report
+from benchmarks.harness import Budget, ContenderError, Entry
 from npformer.errors import NpformerError
 from npformer.models.presets import PRESETS
 
-KERNELS = {"numpy": ("numba", "numpy", "plain"), "cupy": ("cuda", "plain")}
-NO_TORCH = (
-    "--against torch: expected PyTorch, it is not installed; in npformer's folder: pip install -e '.[bench]' "
-    "(a CPU build will do), or use --against none"
-)
-CPU_TORCH = (
-    "--against torch: expected a build of PyTorch for CUDA beside --device cupy, got {version}; install one as "
-    "pytorch.org says, or use --against none"
-)
+KERNELS = ("numba", "numpy", "plain")
 
 
 class UsageError(argparse.ArgumentTypeError):
@@ -49,27 +38,32 @@ def at_least_1(text):
     return int(text)
 
 
-def new_parser(name, summary, examples, sizes, kernels, seconds):
-    """A parser with the options of all benchmarks; sizes, kernels and seconds are defaults."""
-    parser = bare_parser(name, summary, examples)
-    parser.set_defaults(on_cpu=kernels)
-    add = parser.add_argument
-    add("--device", choices=("numpy", "cupy"), default="numpy", help="where npformer computes (default: numpy)")
-    known = "; ".join(f"on {device} of {', '.join(names)}, auto" for device, names in KERNELS.items())
-    add("--kernels", help=f"npformer's kernels, {known} (default: {kernels} on numpy, cuda on cupy)")
-    add("--keep-env", action="store_true", help="keep variables such as OPENBLAS_CORETYPE and *_NUM_THREADS")
-    add("--size", default=sizes, help=f"model sizes, from {', '.join(PRESETS)} (default: {sizes})")
-    add("--against", choices=("torch", "none"), default="torch", help="the peer (default: torch)")
-    add("--seconds", type=float, default=seconds, help=f"per comparison, a few rounds at least (default: {seconds:g})")
-    add("--rounds", type=at_least_1, help="at most this many rounds, for a quick look")
-    precisions = ", ".join(PRECISIONS)
-    add(
-        "--precision",
-        default=None,
-        help=f"precision of matrix products, from {precisions} (default: all on a GPU, float32 on a CPU)",
-    )
-    add_save(parser)
-    return parser
+def some_of(known):
+    """The type of an option that takes names of these, separated by commas."""
+
+    def names(text):
+        for name in text.split(","):
+            if name not in known:
+                raise UsageError(f"expected names from {', '.join(known)}, separated by commas, got {name!r}")
+        return text.split(",")
+
+    return names
+
+
+def numbers(low, below, kind=float):
+    """The type of an option that takes numbers, separated by commas, with low <= number < below."""
+
+    def parsed(text):
+        try:
+            found = [kind(each) for each in text.split(",")]
+        except ValueError:
+            raise UsageError(f"expected numbers separated by commas, got {text!r}") from None
+        for number in found:
+            if not low <= number < below:
+                raise UsageError(f"expected {low:g} <= number < {below:g}, got {number:g}")
+        return found
+
+    return parsed
 
 
 def add_save(parser):
@@ -85,70 +79,46 @@ def _result_file(text):
     return path
 
 
-def checked(args):
-    """The checked options. Raises UsageError for options that make no sense or cannot run here.
+def new_parser(name, summary, sizes, seconds):
+    """A parser with the options of what is measured beside PyTorch; sizes and seconds are defaults."""
+    parser = bare_parser(name, summary)
+    add, kernels = parser.add_argument, "numba" if installed("numba") else "numpy"
+    add("--kernels", type=some_of(KERNELS), default=kernels, help=f"of {', '.join(KERNELS)} (default: {kernels})")
+    add("--size", type=some_of(PRESETS), default=sizes, help=f"of {', '.join(PRESETS)} (default: {sizes})")
+    add("--against", choices=("torch", "none"), default="torch", help="the peer (default: torch)")
+    add("--seconds", type=numbers(1e-9, 1e9), default=[seconds], help=f"of a comparison (default: {seconds:g})")
+    add("--rounds", type=at_least_1, help="at most this many rounds, for a quick look")
+    add_save(parser)
+    return parser
 
-    New are sizes, precisions, torch (whether it is the peer) and budget; kernels are a list; own are the options of one
-    benchmark only.
+
+def answered(parser, results, table, holds=lambda result: True):
+    """Parse, measure, print the table of the pages and save.
+
+    results(args, environment) yields the results. Exit code: 0 done, 1 a contender failed or computes something else, 2
+    bad input.
     """
-    if not args.seconds > 0:
-        raise UsageError(f"--seconds: expected a number > 0, got {args.seconds}")
-    common = {"device", "size", "kernels", "on_cpu", "precision", "against", "seconds", "rounds", "keep_env", "json",
-              "save"}  # fmt: skip
-    args.own = {name: value for name, value in vars(args).items() if name not in common}
-    args.sizes = listed("--size", args.size, PRESETS)
-    kernel_names = args.kernels or (args.on_cpu if args.device == "numpy" else "auto")
-    kernels = [
-        _resolved(name, args.device) for name in listed("--kernels", kernel_names, (*KERNELS[args.device], "auto"))
-    ]
-    args.kernels, args.precisions = list(dict.fromkeys(kernels)), _precisions(args)
-    args.torch, args.budget = args.against == "torch", Budget(args.seconds, args.rounds)
+    args = parser.parse_args()
+    args.torch, args.budget = args.against == "torch", Budget(args.seconds[0], args.rounds)
     if args.torch and not installed("torch"):
-        raise UsageError(NO_TORCH)
-    if args.device == "cupy":
-        check_gpu(args.torch)
-    return args
-
-
-def check_gpu(torch):
-    """Raise UsageError with the missing part unless a GPU is usable; PyTorch, if wanted, must be built for CUDA."""
-    problem = cupy_problem()
-    if problem is not None:
-        raise UsageError(f"--device cupy: {problem}; or use --device numpy")
-    if torch and "+cpu" in (version := importlib.metadata.version("torch")):
-        raise UsageError(CPU_TORCH.format(version=version))
-
-
-def _precisions(args):
-    names = listed(
-        "--precision", args.precision or ("float32" if args.device == "numpy" else ",".join(PRECISIONS)), PRECISIONS
-    )
-    if args.device == "numpy" and names != ["float32"]:
-        raise UsageError(
-            f"--precision: expected float32 on a CPU, got {args.precision!r}; tf32 and bfloat16 are for --device cupy"
-        )
-    return names
-
-
-def listed(option, text, known):
-    """The names in a list separated by commas. Raises UsageError for an unknown name."""
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in known:
-            raise UsageError(f"{option}: expected names from {', '.join(known)}, separated by commas, got {name!r}")
-    return names
-
-
-def numbers(option, text, low, below):
-    """The numbers in a list separated by commas. Raises UsageError unless low ≤ each < below."""
+        parser.error("--against torch: expected PyTorch: pip install -e '.[bench]', or use --against none")
+    if "numba" in args.kernels and not installed("numba"):
+        parser.error("--kernels numba: expected Numba: pip install -e '.[fast]', or use --kernels numpy")
+    environment, removed = machine.contenders_environment()
+    settings = {name: x for name, x in vars(args).items() if name not in ("json", "save", "torch", "budget")}
+    head = {"benchmark": parser.prog.rpartition(".")[2], "settings": settings | {"device": "numpy"}}
+    head["machine"] = machine.describe(removed, False, "numpy", ["float32"])
+    found = []
     try:
-        values = [float(each) for each in text.split(",")]
-    except ValueError:
-        raise UsageError(f"{option}: expected numbers separated by commas, got {text!r}") from None
-    for number in values:
-        if not low <= number < below:
-            raise UsageError(f"{option}: expected {low:g} <= number < {below:g}, got {number:g}")
-    return values
+        for result in results(args, environment):
+            found.append(result)
+            report.progress(f"{len(found)} measured …")
+    except (ContenderError, NpformerError) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 1
+    report.progress("")
+    report.finish(head | {"results": found}, args, table)
+    return 0 if all(map(holds, found)) else 1
 
 
 def installed(package):
@@ -166,36 +136,3 @@ def own_entries(tables, factory, common):
 def imports_of(kernels):
     """The modules that a contender with these kernels loads first."""
     return ("numba",) if kernels == "numba" else ()
-
-
-def run(parser, benchmark):
-    """Parse, check, run. Exit code: 0 done, 1 a contender failed or computes something else, 2 bad input."""
-    try:
-        return benchmark(checked(parser.parse_args()))
-    except UsageError as error:
-        return _say(error, 2)
-    except (ContenderError, NpformerError) as error:
-        return _say(error, 1)
-    except KeyboardInterrupt:
-        return _say("interrupted", 130)
-    except BrokenPipeError:  # the reader of the report has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else flushing at exit would fail
-        return 1
-
-
-def _resolved(kernels, device):
-    if device == "cupy":
-        return "cuda" if kernels == "auto" else kernels
-    if kernels == "auto":
-        return "numba" if installed("numba") else "numpy"
-    if kernels == "numba" and not installed("numba"):
-        raise UsageError(
-            "--kernels numba: expected Numba, it is not installed; in npformer's folder: pip install -e '.[fast]', "
-            "or use --kernels numpy"
-        )
-    return kernels
-
-
-def _say(what, code):
-    print(f"benchmarks: {what}", file=sys.stderr)
-    return code

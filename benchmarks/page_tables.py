@@ -1,7 +1,10 @@
 """The generated parts of the pages, as Markdown, made from the documents under benchmarks/results."""
 
-from benchmarks import compare, machine, report
+from itertools import product
+
+from benchmarks import machine, report
 from benchmarks.gpu.targets import CARD, targets
+from benchmarks.harness import PEER
 from benchmarks.measured import COMMANDS, shown
 from npformer.backend.backend import PRECISIONS
 from npformer.cli.train import TAKES
@@ -9,12 +12,18 @@ from npformer.io.percent import percent
 from npformer.run.option_table import differences, option_rows
 
 SIZES = ("tiny", "small", "mid", "base")
+TOO_BUSY = 0.1  # share of the cores that others use
 KERNELS = {"npformer-numba": "compiled", "npformer-numpy": "NumPy alone", "npformer-plain": "plain"}
 
 
 def of(documents, benchmark):
     """The documents of one benchmark."""
     return [document for document in documents if document["benchmark"] == benchmark]
+
+
+def flat(document):
+    """(result, row of a contender) of one document."""
+    return [(result, row) for result in document["results"] for row in result["contenders"]]
 
 
 def table(head, rows):
@@ -48,6 +57,20 @@ def measured(sources, head, rows, command):
     return table(head, rows) + origins(sources) if rows else not_measured(f"python -m benchmarks.{command}")
 
 
+def part(benchmark, head, command):
+    """A part of a page, from a function that makes the rows of one document of a benchmark."""
+
+    def of_rows(rows):
+        def made(documents):
+            sources = of(documents, benchmark)
+            every = [row for document in sources for row in rows(document)]
+            return measured(sources, head.split(" | "), every, f"{command} --save benchmarks/results/{benchmark}.json")
+
+        return made
+
+    return of_rows
+
+
 def reverse(documents):
     """The end of what the README's first command prints."""
     for document in of(documents, "command"):
@@ -58,17 +81,38 @@ def reverse(documents):
     return not_measured("python -m benchmarks.measured reverse")
 
 
+def training(documents):
+    """A table for each processor: kernels and dropout down, sizes across; the newest counts."""
+    texts, by_processor = [], steps(documents)
+    for processor, known in by_processor.items():
+        sizes, rows = [size for size in SIZES if any(key[2] == size for key in known)], []
+        for name, kernels in KERNELS.items():
+            for rate in sorted({key[1] for key in known if key[0] == name}, reverse=True):
+                row = [known.get((name, rate, size)) for size in sizes]
+                rows.append([f"**{kernels}, dropout {rate:g}**", *[""] * len(sizes)])
+                rows += [[what, *(cell(x) if x else "–" for x in row)] for what, cell in STEP_ROWS.items()]
+        results = [x for x in of(documents, "train_step") if x["machine"]["processor"] == processor]
+        texts.append(f"**{processor}**\n\n{table(('', *sizes), rows)}{origins(results)}")
+    return "\n".join(texts) or not_measured("python -m benchmarks.train_step --save benchmarks/results/train_step.json")
+
+
 def steps(documents):
     """Training on a CPU: processor -> (kernels, dropout, size) -> the latest measurement."""
-    by_processor = {}
+    found = {}
     for document in of(documents, "train_step"):
-        if document["settings"]["device"] == "numpy":
-            here = by_processor.setdefault(document["machine"]["processor"], {})
-            for result in document["results"]:
-                peer = next((x for x in result["contenders"] if x["name"] == result["times_as_fast_as"]), None)
-                for row in result["contenders"]:
-                    here[row["name"], result["dropout"], result["size"]] = row | {"peer": peer}
-    return by_processor
+        for result, row in flat(document) if document["settings"]["device"] == "numpy" else ():
+            peer = next((x for x in result["contenders"] if x["name"] == result["times_as_fast_as"]), None)
+            here = found.setdefault(document["machine"]["processor"], {})
+            here[row["name"], result["dropout"], result["size"]] = row | {"peer": peer}
+    return found
+
+
+def busy(share):
+    """The share of the cores that other processes used, emphasised where it distorts the figures."""
+    if share is None:
+        return "–"
+    text = percent(max(share, 0), 0)
+    return f"**{text}**" if share >= TOO_BUSY else text
 
 
 STEP_ROWS = {
@@ -81,118 +125,126 @@ STEP_ROWS = {
 }
 
 
-def busy(share):
-    """The share of the cores that other processes used, emphasised where it distorts the figures."""
-    if share is None:
-        return "–"
-    text = percent(max(share, 0), 0)
-    return f"**{text}**" if share >= compare.TOO_BUSY else text
-
-
-def training(documents):
-    """A table for each processor: kernels and dropout down, sizes across."""
-    texts = []
-    for processor, by_size in steps(documents).items():
-        sizes, rows = [size for size in SIZES if any(key[2] == size for key in by_size)], []
-        for name, kernels in KERNELS.items():
-            for rate in sorted({key[1] for key in by_size if key[0] == name}, reverse=True):
-                row = [by_size.get((name, rate, size)) for size in sizes]
-                rows.append([f"**{kernels}, dropout {rate:g}**", *[""] * len(sizes)])
-                rows += [[what, *(cell(x) if x else "–" for x in row)] for what, cell in STEP_ROWS.items()]
-        results = [x for x in of(documents, "train_step") if x["machine"]["processor"] == processor]
-        texts.append(f"**{processor}**\n\n{table(('', *sizes), rows)}{origins(results)}")
-    return "\n".join(texts) or not_measured("python -m benchmarks.train_step --save benchmarks/results/train_step.json")
-
-
-def decoding(documents):
+@part(
+    "decode",
+    "size | sentences | kernels | tokens a second | times as fast as PyTorch | others | processor",
+    "decode --size tiny,small,mid",
+)
+def decoding(document):
     """A row for each size and number of sentences."""
-    rows, decodes = [], of(documents, "decode")
-    for document in decodes:
-        for result in document["results"]:
-            for row in result["contenders"]:
-                if row["name"] in KERNELS:
-                    rows.append(
-                        [result["size"], str(result["batch"]), KERNELS[row["name"]],
-                         f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"]),
-                         busy(row["others_share"]), document["machine"]["processor"]]
-                    )  # fmt: skip
-    head = ("size", "sentences", "kernels", "tokens a second", "times as fast as PyTorch", "others", "processor")
-    return measured(decodes, head, rows, "decode --size tiny,small,mid --save benchmarks/results/decode.json")
+    for result, row in flat(document):
+        if row["name"] in KERNELS:
+            yield [
+                result["size"], str(result["batch"]), KERNELS[row["name"]], f"{row['tokens_per_second']:,.0f}",
+                report.ratio(row["times_as_fast"]), busy(row["others_share"]), document["machine"]["processor"],
+            ]  # fmt: skip
 
 
-def beam(documents):
-    """A row for each run and number of texts."""
-    beams = of(documents, "beam")
-    rows = [
-        [document["run"], str(document["beam"]), str(row["batch"]), report.milliseconds(row["greedy"]),
-         report.milliseconds(row["beam"]), report.ratio(row["ratio"])]
-        for document in beams for row in document["results"]
-    ]  # fmt: skip
-    head = ("run", "hypotheses", "texts at once", "greedy, ms", "beam search, ms", "times as long")
-    return measured(beams, head, rows, "beam runs/numbers-001 --save benchmarks/results/beam-numbers.json")
+@part(
+    "processes",
+    "size | of one thread each | one step, ms | times as fast as PyTorch | exchange, ms | kB sent by each | "
+    "messages of each | cores that others used",
+    "processes",
+)
+def processes(document):
+    """A row for each contender of each size; PyTorch's all have several processes."""
+    for result, row in flat(document):
+        (first, *_) = row.get("exchanges", [{}])
+        exchanged = ["–"] * 3
+        if first.get("messages"):
+            seconds = report.milliseconds(first["exchange_seconds"])
+            exchanged = [seconds, f"{first['bytes'] / 1e3:,.0f}", f"{first['messages']:g}"]
+        yield [
+            result["size"], row["name"] + ", 2 processes" * row["name"].startswith(PEER),
+            report.milliseconds(row["median"]), report.ratio(row["times_as_fast"]), *exchanged,
+            busy(row["others_share"]),
+        ]  # fmt: skip
 
 
-def checks(documents):
+@part(
+    "same_bits",
+    "task | kernels | steps | processes | runs | lines and arrays compared | runs that differ",
+    "same_bits",
+)
+def same_bits(document):
+    """A row for each task and table of kernels: how much of which runs was compared, and what differs."""
+    groups = {}
+    for row in document["results"]:
+        groups.setdefault((row["task"], row["kernels"], str(row["steps"])), []).append(row)
+    for group, some in groups.items():
+        numbers, differ = sum(row["compared"] for row in some), sum(bool(row["differs"]) for row in some)
+        names = "; ".join(dict.fromkeys(row["processes"] for row in some))
+        yield [*group, names, str(len(some)), f"{numbers:,}", str(differ)]
+
+
+@part(
+    "beam",
+    "run | hypotheses | texts at once | greedy, ms | beam search, ms | times as long",
+    "beam runs/numbers-001",
+)
+def beam(document):
+    """A row for each number of texts."""
+    for row in document["results"]:
+        times = (report.milliseconds(row[way]) for way in ("greedy", "beam"))
+        yield [document["run"], str(document["beam"]), str(row["batch"]), *times, report.ratio(row["ratio"])]
+
+
+@part("gradcheck_time", "case | of | middle, s | fastest, s | limit, s", "gradcheck_time")
+def checks(document):
     """How long a gradient check of user code takes."""
-    timings = of(documents, "gradcheck_time")
-    rows = [
-        [row["case"], row["target"], f"{row['middle_s']:.2f}", f"{row['fastest_s']:.2f}", f"{row['limit_s']:g}"]
-        for document in timings
-        for row in document["results"]
-    ]
-    head = ("case", "of", "middle, s", "fastest, s", "limit, s")
-    return measured(timings, head, rows, "gradcheck_time --save benchmarks/results/gradcheck_time.json")
+    for row in document["results"]:
+        yield [row["case"], row["target"], f"{row['middle_s']:.2f}", f"{row['fastest_s']:.2f}", f"{row['limit_s']:g}"]
 
 
-def derivations(documents):
+@part("derivations", "derivations | number | the first wrong line named | another line accused", "derivations")
+def derivations(document):
     """Of the derivations of each list, how many have the marked line named, and how many another one."""
-    found, rows = of(documents, "derivations"), []
-    for which, counts in (item for document in found for item in document["summary"].items()):
+    for which, counts in document["summary"].items():
         when, kind = which.split("_")
         words = f"{kind}, written {'before' if when == 'first' else 'after'} the checker"
         named = "–" if kind == "right" else str(counts["as marked"])
-        rows.append([words, str(counts["derivations"]), named, str(counts["accused"])])
-    head = ("derivations", "number", "the first wrong line named", "another line accused")
-    return measured(found, head, rows, "derivations --save benchmarks/results/derivations.json")
+        yield [words, str(counts["derivations"]), named, str(counts["accused"])]
 
 
-def causes(documents):
+@part("causes", "planted | steps | named first | named", "causes")
+def causes(document):
     """How often a planted cause of a step was named first, and how many sound steps were accused."""
-    found, rows = of(documents, "causes"), []
-    for document in found:
-        summary = document["summary"]
-        for name, counts in summary["planted"].items():
-            rows.append([f"`{name}`", str(counts["steps"]), str(counts["first"]), str(counts["named"])])
-        rows.append(["nothing: sound steps", str(summary["sound"]), "–", f"{summary['accused']} accused"])
-    head = ("planted", "steps", "named first", "named")
-    return measured(found, head, rows, "causes --save benchmarks/results/causes.json")
+    summary = document["summary"]
+    for name, counts in summary["planted"].items():
+        yield [f"`{name}`", *(str(counts[key]) for key in ("steps", "first", "named"))]
+    yield ["nothing: sound steps", str(summary["sound"]), "–", f"{summary['accused']} accused"]
 
 
 def commands(documents):
-    """A row for each command whose result is a line or two; commands without a file follow in a list."""
-    by_name = {document["name"]: document for document in of(documents, "command")}
-    rows, origin_of = [], []
-    for name, command in COMMANDS.items():
-        if command.shows and name in by_name:
-            one = by_name[name]
-            lines = "; ".join(f"`{line}`" for line in shown(one))
-            rows.append([command.what, f"`{command.words}`", lines, took(one["seconds"]), busy(one["others_share"])])
-            origin_of.append(one)
-    text = table(("what", "command", "came out", "took", "others"), rows) + origins(origin_of) if rows else ""
-    return "\n".join(filter(None, (text, missing(by_name, in_a_table=True))))
+    """A row for each command whose result is a line or two."""
+    by_name, lacking = named(documents, in_a_table=True)
+    rows = []
+    for name, one in by_name.items():
+        lines = "; ".join(f"`{line}`" for line in shown(one))
+        words = [COMMANDS[name].what, f"`{COMMANDS[name].words}`"]
+        rows.append([*words, lines, took(one["seconds"]), busy(one["others_share"])])
+    head = ("what", "command", "came out", "took", "others")
+    return (table(head, rows) + origins(by_name.values()) if rows else "") + lacking
 
 
 def outputs(documents):
     """The output of commands that print a table."""
-    by_name = {document["name"]: document for document in of(documents, "command")}
+    by_name, lacking = named(documents, in_a_table=False)
     texts = [
-        f"### {command.what}\n\n```text\n" + "\n".join(by_name[name]["output"]) + "\n```\n"
-        f"Took {took(by_name[name]['seconds'])}; others used {busy(by_name[name]['others_share'])} of the cores.\n"
-        f"{origins([by_name[name]])}"
-        for name, command in COMMANDS.items()
-        if not command.shows and name in by_name
+        f"### {COMMANDS[name].what}\n\n```text\n" + "\n".join(one["output"]) + "\n```\n"
+        f"Took {took(one['seconds'])}; others used {busy(one['others_share'])} of the cores.\n{origins([one])}"
+        for name, one in by_name.items()
     ]
-    return "\n".join(filter(None, (*texts, missing(by_name, in_a_table=False))))
+    return "\n".join(texts) + lacking
+
+
+def named(documents, *, in_a_table):
+    """(name -> the document of a command, what to run for those without one)."""
+    known = {document["name"]: document for document in of(documents, "command")}
+    names = [name for name, command in COMMANDS.items() if bool(command.shows) == in_a_table]
+    lacking = " ".join(name for name in names if name not in known)
+    made = "\n" + not_measured(f"python -m benchmarks.measured {lacking}") if lacking else ""
+    return {name: known[name] for name in names if name in known}, made
 
 
 def options(documents):
@@ -214,16 +266,6 @@ def defaults(documents):
     return table(("task", "its defaults"), [(", ".join(names), told) for told, names in tasks.items()])
 
 
-def missing(results, *, in_a_table):
-    """The commands to run for missing measurements."""
-    names = [name for name, command in COMMANDS.items() if bool(command.shows) == in_a_table and name not in results]
-    if not names:
-        return ""
-    rows = [[COMMANDS[name].what, f"`{COMMANDS[name].words}`", f"`{name}`"] for name in names]
-    head = "No result is committed yet of these. `python -m benchmarks.measured NAME` makes one:\n\n"
-    return head + table(("what", "command", "NAME"), rows)
-
-
 def took(seconds):
     """Seconds in words: 12.3 s, 4 min 5 s."""
     return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds) // 60} min {int(seconds) % 60} s"
@@ -234,28 +276,26 @@ def gpu(documents):
 
     A precision, or a way to launch, that npformer has no more has no row.
     """
-    runs, holds = of(documents, "gpu"), {True: "yes", False: "no", None: "–"}
-    of_card = {}
+    runs, of_card = of(documents, "gpu"), {}
+    decoded, steps = [], []
     for document in runs:
         of_card |= document["results"] if CARD in document["machine"]["GPU"] else {}
-    aimed = [[each.what, each.wanted, each.found or "not measured", holds[each.holds]] for each in targets(of_card)]
-    steps, decoded = [], []
-    for document in runs:
         for part, result in document["results"].items():
-            if part.startswith(("train ", "against ")) and result["precision"] in PRECISIONS:
+            if part == "decode":
+                decoded += [
+                    [f"{each['size']}, {each['precision']}", str(each["batch"]), row["name"],
+                     f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"]),
+                     report.digits(row.get("launches")), *made_by(document, row)]
+                    for each in result for row in each["contenders"]
+                ]  # fmt: skip
+            elif part.startswith(("train ", "against ")) and result["precision"] in PRECISIONS:
                 steps += [
                     [f"{result['size']}, {result['precision']}", row["name"], report.milliseconds(row["median"]),
                      report.ratio(row["times_as_fast"]), report.share(row["of_bound"]), report.digits(row["kernels"]),
                      *made_by(document, row)]
                     for row in result["contenders"] if not row["name"].endswith("-many")
                 ]  # fmt: skip
-            for each in result if part == "decode" else ():
-                decoded += [
-                    [f"{each['size']}, {each['precision']}", str(each["batch"]), row["name"],
-                     f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"]),
-                     report.digits(row.get("launches")), *made_by(document, row)]
-                    for row in each["contenders"]
-                ]  # fmt: skip
+    aimed = [[each.what, each.wanted, each.found or "not measured", HOLDS[each.holds]] for each in targets(of_card)]
     text = table((f"target on an {CARD}", "wanted", "found", "holds"), aimed) + "\n" if runs else ""
     by = ("card, commit", "kernels")
     if decoded:
@@ -263,6 +303,9 @@ def gpu(documents):
         text += table((*head, *by), decoded) + "\n"
     head = ("size, precision", "", "ms a step", "times as fast as the best of PyTorch", "of the ceiling", "launches")
     return text + measured(runs, (*head, *by), steps, "gpu")
+
+
+HOLDS = {True: "yes", False: "no", None: "–"}
 
 
 def made_by(document, row):

@@ -16,7 +16,7 @@ import shlex
 from contextlib import redirect_stdout
 from typing import Any
 
-from benchmarks import page_tables, process_tables, speed_chart
+from benchmarks import page_tables, speed_chart
 from benchmarks.checkers.table import checkers
 from benchmarks.corpus import tables
 from benchmarks.machine import ROOT
@@ -49,8 +49,8 @@ PARTS = {
     "grammar": lambda documents: f"```text\n{GRAMMAR}\n```\n",
     "tolerance": tables.tolerance,
     "judge": tables.judge,
-    "processes": process_tables.costs,
-    "same_bits": process_tables.same_bits,
+    "processes": page_tables.processes,
+    "same_bits": page_tables.same_bits,
     "gpu": page_tables.gpu,
     "commands": page_tables.commands,
     "outputs": page_tables.outputs,

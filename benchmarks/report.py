@@ -1,10 +1,9 @@
-"""Tables for a terminal, at most 100 columns wide, and JSON for machines."""
+"""Numbers and tables for people, and JSON for machines."""
 
 import json
 import sys
 import textwrap
 
-from benchmarks import machine
 from npformer.io.percent import percent
 
 WIDTH = 100
@@ -21,12 +20,6 @@ def table(columns, rows):
 def wrapped(text, indent="    "):
     """A line of text broken at WIDTH; continuation lines are indented."""
     return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def head(about):
-    """The machine, one line per property."""
-    width = max(map(len, about))
-    return "\n".join(wrapped(f"{name:<{width}}  {value}", " " * (width + 2)) for name, value in about.items())
 
 
 def milliseconds(seconds):
@@ -58,14 +51,6 @@ def ratio(values):
     return "–" if values is None else f"{values['median']:.2f} ({values['low']:.2f} … {values['high']:.2f})"
 
 
-def opening(options, legend, **more):
-    """Print the machine and the meaning of the columns. Returns (the contenders' environment, the machine)."""
-    environment, removed = machine.contenders_environment(options.keep_env)
-    about = machine.describe(removed, options.keep_env, options.device, options.precisions) | more
-    say("\n".join([head(about), "", *legend]), options.json)
-    return environment, about
-
-
 def say(text, quiet):
     """Print a part of the report at once."""
     if not quiet:
@@ -78,14 +63,11 @@ def progress(text):
         print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def finish(benchmark, about, options, results):
-    """Print and save the JSON document of a run, if requested; all times are in seconds."""
-    settings = {"device": options.device, "seconds": options.budget.seconds, "rounds": options.budget.rounds}
-    settings |= options.own
-    document = {"benchmark": benchmark, "machine": about, "settings": settings, "results": results}
-    keep(document, options.save)
-    if options.json:
-        print(json.dumps(document, indent=1))
+def finish(document, args, shown):
+    """Print the document as --json says, or as shown([document]); write it as --save says."""
+    name = args.save.name if args.save else "not saved"
+    print(json.dumps(document, indent=1) if args.json else shown([{"file": name, **document}]))
+    keep(document, args.save)
 
 
 def finish_rows(head, rows, args):

@@ -4,11 +4,14 @@ A checker that raises another error than its own "wrong" is counted as raised: s
 """
 
 import importlib.metadata
+import time
 import warnings
 from contextlib import closing
+from functools import partial
 
 import numpy as np
 
+from benchmarks.checkers.listed import items
 from benchmarks.checkers.problem import upstream
 from npformer.check.report import WRONG
 
@@ -32,20 +35,25 @@ def versions(name):
     return ", ".join(f"{package} {importlib.metadata.version(package)}" for package in CHECKERS[name][1])
 
 
+def told(name, number):
+    """[the verdict of a checker on an item, the processor's seconds, words unless it is "wrong"]."""
+    quiet()
+    began = time.process_time()
+    verdict, words = judge(name, items()[number])
+    seconds = round(time.process_time() - began, 3)
+    return [verdict, seconds, *([words] if words and verdict != "wrong" else [])]
+
+
 def judge(name, item):
-    """(verdict, words): "right", "wrong", "cannot tell" or "raised"."""
-    if name == "npformer":
-        return by_npformer(item)
-    if name == "npformer cause":
-        return cause_of(item), ""
-    check = {
-        "torch": by_torch, "torch fast": lambda problem: by_torch(problem, fast=True), "jax": by_jax,
-        "autograd": by_autograd, "torch assert_close": by_assert_close, "numpy assert_allclose": by_assert_allclose,
-    }[name]  # fmt: skip
+    """(verdict, words): "right", "wrong", "cannot tell" or "raised"; of "npformer cause" that on the cause."""
     try:
+        if name == "npformer cause":
+            return cause_of(item), ""
+        if name == "npformer":
+            return by_npformer(item)
         with closing(item.problems()) as problems:
             for problem in problems:
-                check(problem)
+                CHECKS[name](problem)
     except AssertionError as error:
         return "wrong", words(error)
     except Exception as error:
@@ -61,23 +69,13 @@ def words(error):
 def by_npformer(item):
     """npformer's check: no verdict but "right" if a report is ok."""
     unclear = ""
-    try:
-        with closing(item.reports(explain=False)) as reports:
-            for report in reports:
-                verdict = verdict_of(report)
-                if verdict == "wrong":
-                    return verdict, "; ".join(report.problems)[:160]
-                unclear = unclear or verdict
-    except Exception as error:
-        return "raised", words(error)
+    with closing(item.reports(explain=False)) as reports:
+        for report in reports:
+            if report.problems or any(one.verdict == WRONG for one in (*report.rows, *report.regimes)):
+                return "wrong", "; ".join(report.problems)[:160]
+            if not report.ok:
+                unclear = unclear or next(row.verdict for row in report.rows if row.verdict != "right")
     return ("cannot tell", unclear) if unclear else ("right", "")
-
-
-def verdict_of(report):
-    """ "wrong", "" for a report that is ok, or its verdict that is neither."""
-    if report.problems or any(one.verdict == WRONG for one in (*report.rows, *report.regimes)):
-        return "wrong"
-    return "" if report.ok else next(row.verdict for row in report.rows if row.verdict != "right")
 
 
 def cause_of(item):
@@ -180,6 +178,12 @@ def by_assert_allclose(problem):
     """NumPy's default tolerances."""
     for claimed, expected in compared(problem):
         np.testing.assert_allclose(claimed, expected)
+
+
+CHECKS = {
+    "torch": by_torch, "torch fast": partial(by_torch, fast=True), "jax": by_jax, "autograd": by_autograd,
+    "torch assert_close": by_assert_close, "numpy assert_allclose": by_assert_allclose,
+}  # fmt: skip
 
 
 def quiet():

@@ -1,5 +1,6 @@
 """The command ``python -m benchmarks.gpu``: it runs parts one by one within a time limit, and saves what they found."""
 
+import importlib.metadata
 import json
 import sys
 import time
@@ -9,7 +10,8 @@ from pathlib import Path
 from benchmarks import machine, report
 from benchmarks.gpu.parts import Setting, parts
 from benchmarks.gpu.targets import targets
-from benchmarks.options import NO_TORCH, UsageError, bare_parser, check_gpu, installed
+from benchmarks.options import UsageError, bare_parser, installed, numbers
+from npformer.backend import cupy_problem
 
 LEAST = 5.0  # seconds; no part begins with less time left
 VERDICTS = {True: "holds", False: "DOES NOT HOLD", None: "not measured"}
@@ -24,54 +26,53 @@ Exit code: 0 all targets hold, 1 a target does not hold or was not measured, 2 i
 
 def main():
     """Parse, check, run."""
-    args = _parser().parse_args()
-    try:
-        chosen = checked(args)
-        if args.against == "torch" and not installed("torch"):
-            raise UsageError(NO_TORCH)
-        check_gpu(args.against == "torch")
-        folder = free_folder(args.out)
-    except UsageError as error:
-        print(f"benchmarks: {error}", file=sys.stderr)
-        return 2
-    environment, removed = machine.contenders_environment(keep=False)
-    about = machine.describe(removed, False, "cupy", ["float32", "tf32"])
-    setting = Setting(60 * args.minutes, folder, environment, args.against == "torch")
-    try:
-        document = run(chosen, setting, about, lambda text: print(text, flush=True))
-    except KeyboardInterrupt:
-        print(f"benchmarks: interrupted; the results so far are in {folder}", file=sys.stderr)
-        return 130
-    print(f"\n{targets_table(document['targets'])}\n\nwritten: {folder / 'results.json'}")
-    return 0 if all(target["holds"] for target in document["targets"]) else 1
-
-
-def _parser():
     what = "Run the tests marked gpu and all benchmarks on this GPU, and report which targets hold."
     parser = bare_parser("gpu", what, EXAMPLES, json=False)
     add = parser.add_argument
-    add("--minutes", type=float, default=9.0, help="minutes for everything (default: 9)")
+    add("--minutes", type=numbers(1e-9, 1e9), default=[9.0], help="minutes for everything (default: 9)")
     add("--out", type=Path, default=Path("gpu-results"), help="folder for the results (default: gpu-results)")
     add("--only", default="", help="parts whose names begin with these words, separated by commas (default: all)")
     add("--against", choices=("torch", "none"), default="torch", help="the peer (default: torch)")
-    return parser
+    args = parser.parse_args()
+    try:
+        chosen = wanted(args.only, args.against == "torch")
+        check(args.against == "torch")
+        make_folder(args.out)
+    except UsageError as error:
+        parser.error(str(error))
+    environment, removed = machine.contenders_environment()
+    about = machine.describe(removed, False, "cupy", ["float32", "tf32"])
+    setting = Setting(60 * args.minutes[0], args.out, environment, args.against == "torch")
+    try:
+        document = run(chosen, setting, about, lambda text: print(text, flush=True))
+    except KeyboardInterrupt:
+        print(f"benchmarks: interrupted; the results so far are in {args.out}", file=sys.stderr)
+        return 130
+    print(f"\n{targets_table(document['targets'])}\n\nwritten: {args.out / 'results.json'}")
+    return 0 if all(target["holds"] for target in document["targets"]) else 1
 
 
-def checked(args):
-    """The requested parts. Raises UsageError for unknown names and for times that are not > 0."""
-    if not 0 < args.minutes < float("inf"):
-        raise UsageError(f"--minutes: expected a number > 0, got {args.minutes}")
-    wanted = tuple(name.strip() for name in args.only.split(","))
-    known = [part for part in parts() if args.against == "torch" or not part.name.startswith("against ")]
-    for name in wanted:
+def wanted(only, torch):
+    """The requested parts. Raises UsageError for unknown names."""
+    beginnings = tuple(name.strip() for name in only.split(","))
+    known = [part for part in parts() if torch or not part.name.startswith("against ")]
+    for name in beginnings:
         if not any(part.name.startswith(name) for part in known):
             names = ", ".join(part.name for part in known)
             raise UsageError(f"--only: expected beginnings of {names}, separated by commas, got {name!r}")
-    return [part for part in known if part.name.startswith(wanted)]
+    return [part for part in known if part.name.startswith(beginnings)]
 
 
-def free_folder(path):
-    """The folder, created if needed. Raises UsageError if it holds results or cannot be created."""
+def check(torch):
+    """Raise UsageError with the missing part unless a GPU is usable; PyTorch, if wanted, must be built for CUDA."""
+    if problem := cupy_problem():
+        raise UsageError(problem)
+    if torch and (not installed("torch") or "+cpu" in importlib.metadata.version("torch")):
+        raise UsageError("--against torch: expected a build of PyTorch for CUDA; or use --against none")
+
+
+def make_folder(path):
+    """Create the folder. Raises UsageError if it holds results or cannot be created."""
     if (path / "results.json").exists():
         raise UsageError(
             f"--out: expected a folder without results, got {path}; choose another folder, since nothing is overwritten"
@@ -80,7 +81,6 @@ def free_folder(path):
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--out: expected a folder that can be created, got {path} ({error.strerror})") from None
-    return path
 
 
 def run(parts, setting, about, say, now=time.monotonic):
@@ -107,14 +107,9 @@ def run(parts, setting, about, say, now=time.monotonic):
             state["state"], state["said"] = STOPPED if late else FAILED, f"{type(error).__name__}: {error}"
         state["seconds"] = now() - began
         write(document, setting.folder)
-        say(line(state))
+        last = state["said"].rpartition("\n")[2].strip()
+        say(f"{part.name:<22} {state['state']:<12} {state['seconds']:6.1f} s  {last}".rstrip())
     return document
-
-
-def line(state):
-    """The message about a finished part."""
-    first = state["said"].splitlines()[-1].strip() if state["said"] else ""
-    return f"{state['part']:<22} {state['state']:<12} {state['seconds']:6.1f} s  {first}".rstrip()
 
 
 def write(document, folder):

@@ -1,4 +1,4 @@
-"""The parts of a GPU run, the most important first. Each part returns values that fit into JSON."""
+"""The parts of a GPU run, the most important first. Each returns values that fit into JSON."""
 
 import os
 import re
@@ -7,34 +7,35 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import decode as decoding
-from benchmarks import on_gpu, ops, train_step
+from benchmarks import decode, train_step
 from benchmarks.gpu.targets import SIZES, against_part, train_part
+from benchmarks.harness import ROOT, Budget, Entry, contenders
 from benchmarks.options import installed
 from benchmarks.own.model import save_weights
-from benchmarks.turns import ROOT, Budget, Entry, contenders
+from benchmarks.products import step_flop
 from npformer.models.presets import PRESETS
 
 DROPOUT = 0.1
+PRECISIONS = ("tf32", "float32")  # that the targets name, the more important first
+OURS = {"npformer-cuda": "one", "npformer-cuda-eager": "none"}  # a recorded graph a step; nothing recorded
+PEERS = {"torch-fast": "fast", "torch-graph": "graph", "torch-reduce-overhead": "reduce_overhead"}
+OPTIONAL = ("torch-graph", "torch-reduce-overhead")  # may be missing: without a compiler, or if a capture is refused
 TRAINING = Budget(seconds=6.0, turn=0.15)
-SHORT = Budget(seconds=0.4, turn=0.05)
-FIRST, LAST = ("tf32",), ("float32",)  # precisions that the targets name
+DECODING = Budget(seconds=4.0, turn=0.05)
 #: The files with tests marked gpu. Collecting the whole suite would take longer than running these tests.
 TESTS = (
     "tests/test_gpu.py", "tests/test_contract.py", "tests/engine/cuda/test_gpu_kernels.py",
     "tests/backend/test_ops.py",
     "tests/interop/test_torch.py", "tests/layers/test_embedding.py", "tests/models/test_decoding_steps.py",
 )  # fmt: skip
-#: pytest processes that share these tests.
-AT_ONCE = 8
 #: CuPy would compile each reduction with CUB, which takes 3 to 4 seconds; without CUB it compiles like other kernels.
 FOR_TESTS = {"CUPY_ACCELERATORS": ""}
 
@@ -48,12 +49,6 @@ class Setting:
     environment: Mapping[str, str]
     torch: bool = True
     results: Mapping[str, Any] = field(default_factory=dict)  # results of earlier parts, by name
-
-    def options(self, sizes, precisions, budget):
-        """Options, as a command line would give them."""
-        return Namespace(
-            device="cupy", sizes=sizes, kernels=["cuda"], precisions=precisions, torch=self.torch, budget=budget
-        )
 
 
 class Part(NamedTuple):
@@ -69,85 +64,85 @@ def parts():
     return [
         Part("tests", 240, tests),
         Part("ceilings", 25, ceilings),
-        *_training(FIRST),
-        Part("reverse", 20, partial(single, "reverse", {"precision": "tf32"})),
-        Part("gradients", 20, partial(single, "gradients", {"kernels": "cuda"})),
-        Part("batches", 60, partial(single, "batches", {"precision": "tf32"})),
-        *_against(FIRST),
-        *_training(LAST),
-        *_against(LAST),
-        Part("decode", 50, decode),
-        Part("ops", 60, operations),
+        *steps("tf32", train_part, False),
+        Part("reverse", 20, partial(once, "reverse", {"precision": "tf32"})),
+        Part("gradients", 20, partial(once, "gradients", {"kernels": "cuda"})),
+        Part("batches", 60, partial(once, "batches", {"precision": "tf32"})),
+        *steps("tf32", against_part, True),
+        *steps("float32", train_part, False),
+        *steps("float32", against_part, True),
+        Part("decode", 50, decoding),
     ]
 
 
-def _training(precisions):
-    """Training steps of npformer alone."""
-    return _steps(train_part, alone, 15, 22, precisions)
-
-
-def _against(precisions):
-    """Training steps in turns with the peers."""
-    return _steps(against_part, train, 50, 80, precisions)
-
-
-def _steps(name, do, seconds, seconds_of_base, precisions):
+def steps(precision, name, peers):
+    """Training steps of each size, alone or in turns with the peers."""
+    seconds = {"base": 80 if peers else 22}
     return [
-        Part(name(size, precision), seconds_of_base if size == "base" else seconds, partial(do, size, precision))
-        for precision in precisions
+        Part(name(size, precision), seconds.get(size, 50 if peers else 15), partial(train, size, precision, peers))
         for size in SIZES
     ]
 
 
-def alone(size, precision, setting):
-    """``train`` without peers."""
-    return train(size, precision, replace(setting, torch=False))
+def train(size, precision, peers, setting):
+    """A training step, with its rates, its share of the ceilings, and its time until ready."""
+    limits = setting.results.get("ceilings")
+    with tempfile.TemporaryDirectory() as folder:
+        started = entries(size, precision, save_weights(PRESETS[size], Path(folder)) if peers else None)
+        with contenders(started, setting.environment, setting.seconds) as children:
+            result = train_step.measured(children, size, DROPOUT, precision, TRAINING)
+    ready = {child.name: child.facts["ready_seconds"] for child in children}
+    for row in result["contenders"]:
+        row |= {"kernels": row.get("kernels"), "ready_seconds": ready[row["name"]]}
+        row["of_bound"] = limits and bound(size, precision, limits) / row["median"]
+    return result | {"left_out": sorted({entry.name for entry in started} - ready.keys())}
 
 
-def train(size, precision, setting):
-    """One table of ``benchmarks.train_step``."""
-    options = setting.options([size], [precision], TRAINING)
-    known = setting.results.get("ceilings")
-    (result,) = train_step.results(options, [DROPOUT], setting.environment, known, setting.seconds)
-    return result
+def entries(size, precision, weights):
+    """npformer's ways to launch; with weights also PyTorch's forms."""
+    common = {"size": size, "dropout": DROPOUT, "device": "cupy", "precision": precision}
+    own, peer = "benchmarks.own.train:train", "benchmarks.peers.torch_train"
+    found = [Entry(name, own, {**common, "kernels": "cuda", "launch": launch}) for name, launch in OURS.items()]
+    for name, form in PEERS.items() if weights else ():
+        found.append(Entry(name, f"{peer}:{form}", {**common, "weights": weights}, optional=name in OPTIONAL))
+    return found
+
+
+def bound(size, precision, limits):
+    """The time of a step's products or of its bytes at the ceilings, whichever is longer."""
+    return max(step_flop(PRESETS[size]) / limits["products"][precision], limits["bytes"][size] / limits["memory"])
 
 
 def ceilings(setting):
-    """The GPU's peak rates, and the bytes that a step moves."""
-    options = setting.options(SIZES, (*FIRST, *LAST), TRAINING)
-    return on_gpu.measure_roofline(options, setting.environment, setting.seconds)
+    """The GPU's peak rates, and the bytes of a step of each size."""
+    common = {"device": "cupy", "precisions": PRECISIONS, "kernels": "cuda"}
+    with contenders(
+        [Entry("ceilings", "benchmarks.own.gpu:ceilings", common)], setting.environment, setting.seconds
+    ) as (child,):
+        return child.run("ceilings", 1)[1][0] | {"bytes": {size: child.run(f"bytes {size}", 1)[1][0] for size in SIZES}}
 
 
-def decode(setting):
+def decoding(setting):
     """Greedy decoding of one sentence, and of many."""
-    options = setting.options(["small"], ["tf32"], SHORT._replace(seconds=4.0))
-    return list(decoding.results(options, [1, 32], 64, setting.environment, setting.seconds))
+    what = {"size": "small", "tokens": 64, "batches": [1, 32], "device": "cupy", "precision": "tf32"}
+    own = [Entry("npformer-cuda", "benchmarks.own.decode:decode", {**what, "kernels": "cuda"})]
+    return list(decode.beside(own, what, setting.torch, setting.environment, DECODING, setting.seconds))
 
 
-def operations(setting):
-    """Every operation at one size."""
-    options = setting.options(["mid"], ["tf32"], SHORT)
-    return list(ops.results(options, ops.NAMES, 1, setting.environment, setting.seconds))
-
-
-def single(task, words, setting):
-    """The value of one task of ``own.once``."""
-    entry = Entry(task, f"benchmarks.own.once:{task}", {"device": "cupy", **words})
+def once(task, words, setting):
+    """The value of one task of ``own.gpu``."""
+    entry = Entry(task, f"benchmarks.own.gpu:{task}", {"device": "cupy", **words})
     with contenders([entry], setting.environment, setting.seconds) as (child,):
-        return child.run(task, 1)["values"][0]
+        return child.run(task, 1)[1][0]
 
 
 def tests(setting):
     """Run the tests marked gpu; meanwhile torch.compile fills its cache for the later measurements."""
     log, start = setting.folder / "tests.txt", time.monotonic()
-    with log.open("w", encoding="utf-8") as log_file:
+    with log.open("w", encoding="utf-8") as said:
+        environment = {**os.environ, **FOR_TESTS}
         running = subprocess.Popen(
-            pytest_command(),
-            cwd=ROOT,
-            stdout=log_file,
-            stderr=log_file,
-            start_new_session=True,
-            env={**os.environ, **FOR_TESTS},
+            pytest_command(), cwd=ROOT, stdout=said, stderr=said, start_new_session=True, env=environment
         )
         try:
             compiled = compile_ahead(setting) if setting.torch else {}
@@ -166,7 +161,7 @@ def pytest_command():
 
     pytest-benchmark, which machines made for PyTorch have, warns beside pytest-xdist; here a warning is an error.
     """
-    shared = ["-n", str(AT_ONCE), "--dist", "worksteal"] if installed("xdist") else []
+    shared = ["-n", "8", "--dist", "worksteal"] if installed("xdist") else []
     return [sys.executable, "-m", "pytest", "-p", "no:benchmark", "-m", "gpu", "-q", *shared, *TESTS]
 
 
@@ -179,19 +174,14 @@ def summary(output, code):
 
 
 def compile_ahead(setting):
-    """Compile PyTorch's captured forms, all at once: seconds until each was ready. Forms that fail are left out."""
+    """Let torch.compile compile for every size and precision at once: seconds until each was ready, if it was."""
     with tempfile.TemporaryDirectory() as folder:
-        entries = []
-        for size in SIZES:
-            place = Path(folder) / size
+        found = []
+        for size, precision in product(SIZES, PRECISIONS):
+            place = Path(folder) / f"{size}, {precision}"
             place.mkdir()
-            weights = save_weights(PRESETS[size], place)
-            options = setting.options([size], [], TRAINING)
-            for precision in (*FIRST, *LAST):
-                for entry in on_gpu.entries(options, size, DROPOUT, weights, precision):
-                    if entry.name == "torch-reduce-overhead":
-                        name = f"{size}, {precision}"
-                        entries.append(entry._replace(name=name, optional=True))
+            last = entries(size, precision, save_weights(PRESETS[size], place))[-1]
+            found.append(last._replace(name=place.name))
         environment = {**setting.environment, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-        with contenders(entries, environment, setting.seconds) as children:
+        with contenders(found, environment, setting.seconds) as children:
             return {child.name: child.facts["ready_seconds"] for child in children}

@@ -31,16 +31,15 @@ def main(argv=None):
     try:
         every, left_out = import_module(f"benchmarks.operators.{args.kind}").cases()
     except ImportError as error:
-        print(f"benchmarks: {args.kind}: expected its package to be installed, got: {error}", file=sys.stderr)
-        return 2
+        parser.error(f"{args.kind}: expected its package to be installed, got: {error}")
     rows = []
-    chosen = [case for case in every if args.only.lower() in case.name.lower()]
-    for number, case in enumerate(chosen, 1):
-        report.progress(f"{number} of {len(chosen)}: {case.name}")
-        rows.append(outcome(case))
-        row = rows[-1]
-        if row["verdict"] != RIGHT:
-            report.say("{verdict:<14} {name:<44} {seconds:6.1f} s  {error:.1e}  {note}".format(**row), args.json)
+    for case in every:
+        if args.only.lower() in case.name.lower():
+            report.progress(case.name)
+            rows.append(outcome(case))
+            if rows[-1]["verdict"] != RIGHT:
+                line = "{verdict:<14} {name:<44} {seconds:6.1f} s  {error:.1e}  {note}"
+                report.say(line.format(**rows[-1]), args.json)
     report.progress("")
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in VERDICTS}
     slowest = max((row["seconds"] for row in rows), default=0.0)

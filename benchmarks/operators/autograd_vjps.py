@@ -9,9 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.operators.case import Case
-
-NO_INPUT, NO_FLOAT = "it takes none of the inputs here", "it returns no real numbers"
+from benchmarks.operators.case import with_regimes
 
 
 def _inputs():
@@ -34,34 +32,27 @@ def cases():
 
     found, left_out = [], Counter()
     for primitive in sorted(primitive_vjps, key=lambda p: (getattr(p, "__module__", "") or "", p.__name__)):
-        arguments, why = _fitting(primitive)
-        if arguments is None:
-            left_out[why] += 1
-            continue
         name = f"{(getattr(primitive, '__module__', '') or '').rpartition('.')[2]}.{primitive.__name__}"
-        for label, options in ((name, {}), (f"{name}, regimes", {"regimes": "all"})):
-            symmetric = {"structure": "symmetric"} if primitive.__name__ == "cholesky" else {}
-            found.append(Case(label, partial(_pair, primitive, arguments), options | symmetric))
+        symmetric = {"structure": "symmetric"} if primitive.__name__ == "cholesky" else {}
+        arguments = next((each for each in _inputs() if _fits(primitive, each)), None)
+        if arguments is None:
+            left_out["it takes none of the inputs here, or returns no real numbers"] += 1
+        else:
+            found += with_regimes(name, partial(_pair, primitive, arguments), **symmetric)
     return found, left_out
 
 
-def _fitting(primitive):
-    """(the first arguments that the primitive and its vjps take, "") or (None, why there are none)."""
-    why = NO_INPUT
-    for arguments in _inputs():
-        try:
-            with np.errstate(all="ignore"):
-                y = primitive(*arguments)
-                if not isinstance(y, np.ndarray | float) or np.asarray(y).dtype.kind != "f" or not np.size(y):
-                    why = NO_FLOAT
-                    continue
-                (_, backward), x = _pair(primitive, arguments)
-                if all(g is None for g in backward(np.ones_like(y), x)):
-                    continue
-        except Exception:  # other arguments may fit
-            continue
-        return arguments, ""
-    return None, why
+def _fits(primitive, arguments):
+    """Whether the primitive and its vjps take these arguments, and return real numbers."""
+    try:
+        with np.errstate(all="ignore"):
+            y = primitive(*arguments)
+            if not isinstance(y, np.ndarray | float) or np.asarray(y).dtype.kind != "f" or not np.size(y):
+                return False
+            (_, backward), x = _pair(primitive, arguments)
+            return any(g is not None for g in backward(np.ones_like(y), x))
+    except Exception:  # other arguments may fit
+        return False
 
 
 def _pair(primitive, arguments):

@@ -11,8 +11,7 @@ import numpy as np
 from npformer.check import gradcheck
 from npformer.check.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
 
-#: A check that takes longer, in seconds, is ended.
-LONGEST = 60
+LONGEST = 60  # seconds: a check that takes longer is ended
 CRASH, LATE = "crash", "late"
 VERDICTS = (RIGHT, WRONG, UNCLEAR, KINK, NOTHING, CRASH, LATE)
 
@@ -26,10 +25,14 @@ class Case(NamedTuple):
     peer: Callable[[], bool] | None = None  # the library's own check, asked where a gradient is called WRONG
 
 
+def with_regimes(name, make, **options):
+    """A pair as two cases: plain, and in every regime."""
+    return [Case(name, make, options), Case(f"{name}, regimes", make, options | {"regimes": "all"})]
+
+
 def outcome(case):
     """The verdict on a case, for JSON. An exception of the check is a crash."""
-    began = time.process_time()
-    row = {"name": case.name, "verdict": CRASH, "error": 0.0, "note": ""}
+    began, row = time.process_time(), {"name": case.name, "error": 0.0}
     before = signal.signal(signal.SIGALRM, _late)
     signal.alarm(LONGEST)
     try:
@@ -37,11 +40,11 @@ def outcome(case):
             warnings.simplefilter("ignore")
             target, inputs = case.make()
             report = gradcheck(target, *inputs, **{"explain": False, "allow_length_one": True} | case.options)
-        row |= _of(report)
+        row |= told(report)
     except TimeoutError:
         row |= {"verdict": LATE, "note": f"more than {LONGEST} s"}
     except Exception as error:
-        row["note"] = f"{type(error).__name__}: {str(error)[:200]}"
+        row |= {"verdict": CRASH, "note": f"{type(error).__name__}: {str(error)[:200]}"}
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
@@ -54,13 +57,15 @@ def _late(number, frame):
     raise TimeoutError
 
 
-def _of(report):
+def told(report):
     """The gravest verdict of a report, regimes too; a problem counts as WRONG."""
-    found = {row.verdict for row in report.rows} | {WRONG for tried in report.regimes if tried.failed}
-    is_outside = any(problem.startswith("forward is not finite") for problem in report.problems)
-    found |= {WRONG} if report.problems and not is_outside else set()
-    verdict = next((one for one in (WRONG, UNCLEAR, KINK, RIGHT, NOTHING) if one in found), UNCLEAR)
+    failing = [tried for tried in report.regimes if tried.failed]
+    problems = [each for each in report.problems if not each.startswith("forward is not finite")]
+    found = {row.verdict for row in report.rows} | ({WRONG} if failing or problems else set())
     row = report.worst
-    failing = [f"{tried}: {tried.note or tried.verdict}" for tried in report.regimes if tried.failed]
-    note = "; ".join([*report.problems[:1], f"{row.tensor}: {row.note}" if row.note else "", *failing[:1]])
-    return {"verdict": verdict, "error": float(np.nan_to_num(row.scaled_error, nan=-1.0)), "note": note.strip("; ")}
+    notes = [*report.problems[:1], f"{row.tensor}: {row.note}" if row.note else ""]
+    notes += [f"{tried}: {tried.note or tried.verdict}" for tried in failing[:1]]
+    return {
+        "verdict": next((one for one in (WRONG, UNCLEAR, KINK, RIGHT, NOTHING) if one in found), UNCLEAR),
+        "error": float(np.nan_to_num(row.scaled_error, nan=-1.0)), "note": "; ".join(filter(None, notes)),
+    }  # fmt: skip

@@ -2,21 +2,10 @@
 
 import numpy as np
 
-from benchmarks.operators.case import Case
+from benchmarks.operators.case import with_regimes
 
-
-def _activations(ops):
-    """Name -> (forward, backward of (dy, x, y))."""
-    of_x = ("mish", "gelu", "dish", "hard_swish", "hard_swish_mobilenet", "gelu_approx")
-    pairs = {name: (getattr(ops, name), lambda dy, x, y, n=name: getattr(ops, f"backprop_{n}")(dy, x)) for name in of_x}
-    pairs["swish"] = ops.swish, lambda dy, x, y: ops.backprop_swish(dy, x, y)
-    pairs["relu"] = ops.relu, lambda dy, x, y: ops.backprop_relu(dy, y)
-    pairs["sigmoid"] = ops.sigmoid, lambda dy, x, y: dy * ops.dsigmoid(y)
-    pairs["tanh"] = np.tanh, lambda dy, x, y: dy * ops.dtanh(y)
-    for name in ("relu_k", "hard_sigmoid", "hard_tanh", "clipped_linear"):
-        pairs[name] = getattr(ops, name), lambda dy, x, y, n=name: getattr(ops, f"backprop_{n}")(dy, x)
-    pairs["softmax"] = ops.softmax, lambda dy, x, y: ops.backprop_softmax(y, dy)
-    return pairs
+OF_X = ("mish", "gelu", "dish", "hard_swish", "hard_swish_mobilenet", "gelu_approx", "relu_k", "hard_sigmoid",
+        "hard_tanh", "clipped_linear")  # fmt: skip
 
 
 def cases():
@@ -26,40 +15,49 @@ def cases():
     ops, rng = NumpyOps(), np.random.default_rng(0)
     x, lengths = rng.normal(size=(7, 6)), np.array([3, 1, 3], dtype="i")
 
+    def of_x(name):
+        return lambda x: (getattr(ops, name)(x), (x,)), getattr(ops, f"backprop_{name}"), (x,)
+
     def of_y(forward, backward):
-        def paired(x):
+        def kept(x):
             y = forward(x)
             return y, (x, y)
 
-        return paired, lambda dy, cache: backward(np.array(dy, order="C"), *cache)
+        return kept, backward, (x,)
 
-    pairs = {name: (of_y(*pair), (x,)) for name, pair in _activations(ops).items()}
-    for name in ("sum", "mean"):
-        reduce, back = getattr(ops, f"reduce_{name}"), getattr(ops, f"backprop_reduce_{name}")
-        pair = lambda x, n, f=reduce: (f(x, n), n), lambda dy, n, b=back: b(np.array(dy, order="C"), n)
-        pairs[f"reduce_{name}"] = pair, (x, lengths)
-    for name in ("first", "last"):
-        reduce, back = getattr(ops, f"reduce_{name}"), getattr(ops, f"backprop_reduce_{name}")
-        pairs[f"reduce_{name}"] = ((reduce, lambda dy, at, b=back: b(np.array(dy, order="C"), at)), (x, lengths))
+    def reduced(name, keeps):
+        """keeps: of (what forward returns beside y, lengths), what backward takes."""
 
-    def reduce_max(x, n):
-        y, which = ops.reduce_max(np.ascontiguousarray(x), n)
-        return y, (which, n)
+        def forward(x, n):
+            y = getattr(ops, f"reduce_{name}")(x, n)
+            y, which = y if isinstance(y, tuple) else (y, None)
+            return y, (which, n)[keeps]
 
-    pairs["reduce_max"] = (reduce_max, lambda dy, c: ops.backprop_reduce_max(np.array(dy, order="C"), *c)), (x, lengths)
+        return forward, getattr(ops, f"backprop_reduce_{name}"), (x, lengths)
 
     def maxout(x):
-        y, which = ops.maxout(np.ascontiguousarray(x))
+        y, which = ops.maxout(x)
         return y, (which, x.shape[2])
 
-    pairs["maxout"] = (
-        (maxout, lambda dy, c: ops.backprop_maxout(np.array(dy, order="C"), *c)),
-        (rng.normal(size=(4, 3, 2)),),
-    )
-    pairs["seq2col"] = ((lambda x: (ops.seq2col(np.ascontiguousarray(x), 1), None),
-                         lambda dy, _: ops.backprop_seq2col(np.array(dy, order="C"), 1)), (x,))  # fmt: skip
-    return [
-        Case(f"{name}{label}", lambda made=made: made, options)
-        for name, made in pairs.items()
-        for label, options in (("", {}), (", regimes", {"regimes": "all"}))
-    ], {}
+    keeps = {"sum": slice(1, 2), "mean": slice(1, 2), "first": slice(1), "last": slice(1), "max": slice(2)}
+    #: Name -> forward, which returns y and what backward takes after dy; backward; inputs.
+    pairs = {name: of_x(name) for name in OF_X} | {f"reduce_{name}": reduced(name, keeps[name]) for name in keeps}
+    pairs |= {
+        "swish": of_y(ops.swish, ops.backprop_swish),
+        "relu": of_y(ops.relu, lambda dy, x, y: ops.backprop_relu(dy, y)),
+        "sigmoid": of_y(ops.sigmoid, lambda dy, x, y: dy * ops.dsigmoid(y)),
+        "tanh": of_y(np.tanh, lambda dy, x, y: dy * ops.dtanh(y)),
+        "softmax": of_y(ops.softmax, lambda dy, x, y: ops.backprop_softmax(y, dy)),
+        "maxout": (maxout, ops.backprop_maxout, (rng.normal(size=(4, 3, 2)),)),
+        "seq2col": (lambda x: (ops.seq2col(x, 1), (1,)), ops.backprop_seq2col, (x,)),
+    }
+    return [case for name, made in pairs.items() for case in with_regimes(name, lambda made=made: pair(*made))], {}
+
+
+def pair(forward, backward, inputs):
+    """(a pair whose functions get contiguous arrays, as they expect them; its inputs)."""
+
+    def contiguous(*arrays):
+        return forward(*map(np.ascontiguousarray, arrays))
+
+    return (contiguous, lambda dy, kept: backward(np.array(dy, order="C"), *kept)), inputs

@@ -1,1 +1,1 @@
-"""npformer's contenders, and the matrix products alone, which bound its speed."""
+"""npformer's contenders."""

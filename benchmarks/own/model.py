@@ -1,6 +1,6 @@
 """The backends and initial models of contenders, and a file of their weights for processes without npformer."""
 
-from dataclasses import replace
+import os
 from importlib import import_module
 
 import numpy as np
@@ -13,9 +13,10 @@ NO_END = -1  # not a token: every contender decodes to the full length
 NEVER = -1e4  # with this bias a token is never the likeliest
 
 
-def backend(device, kernels, precision="float32"):
+def backend(device, kernels, precision="float32", threads=None):
     """npformer's backend on device in float32, with these kernels and this precision of products."""
-    return npf.get_backend(device, dtype="float32", kernels=kernels, precision=precision)
+    options = {} if threads is None else {"threads": threads}
+    return npf.get_backend(device, dtype="float32", kernels=kernels, precision=precision, **options)
 
 
 def about(of):
@@ -25,9 +26,15 @@ def about(of):
     return {"backend": f"{of}, products by {library}" if library else str(of), "threads": threads}
 
 
-def training_model(preset, dropout, backend, recompute=False):
+def take_core(rank):
+    """Let this process use one of the cores that it may, as ``--processes`` does."""
+    available = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {available[rank % len(available)]})
+
+
+def training_model(preset, dropout, backend):
     """The model that training starts from."""
-    return npf.Transformer(replace(preset.config(dropout), recompute=recompute), backend=backend, seed=0)
+    return npf.Transformer(preset.config(dropout), backend=backend, seed=0)
 
 
 def decoding_model(preset, backend):

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from safetensors.numpy import load_file
 
-from benchmarks.own.model import NO_END, sources
+from benchmarks.harness import Contender
+from benchmarks.own.model import sources
 from benchmarks.peers.torch_device import about, place, seen, waiting
 from benchmarks.peers.torch_model import Fused, Transformer, sinusoids
-from benchmarks.tasks import Contender
 from npformer.models.presets import PRESETS
 
 BOS_ID = 1
@@ -25,34 +25,24 @@ def decode(size, tokens, batches, device, weights, precision="float32"):
 
     def make(batch):
         src = torch.from_numpy(sources(PRESETS[size], batch)).to(at)
-
-        def run():
-            return greedy(net, src, positions, NO_END).tolist()
-
-        return run
+        return lambda: greedy(net, src, positions).tolist()
 
     tasks = {f"batch {batch}": lambda batch=batch: make(batch) for batch in batches}
     return Contender(about(), tasks, synchronize=waiting(at), on_device=lambda: seen(at))
 
 
 @torch.inference_mode()
-def greedy(net, src, positions, end):
-    """src (B, S), without padding, to tokens (B, T), up to the end token or the number of positions."""
+def greedy(net, src, positions):
+    """src (B, S), without padding, to tokens (B, T), one for each of the positions."""
     memory = net.encode(src, (src != 0)[:, None, None, :])
     states = [State(block, memory, len(positions)) for block in net.decoder]
-    tokens = torch.zeros(src.shape[0], len(positions), dtype=torch.int64, device=src.device)
-    ended = torch.zeros(src.shape[0], dtype=torch.bool, device=src.device)
-    token = torch.full((src.shape[0], 1), BOS_ID, device=src.device)
+    tokens = torch.full((src.shape[0], 1 + len(positions)), BOS_ID, device=src.device)
     for t in range(len(positions)):
-        x = net.tgt_embed(token) * net.scale + positions[t]  # (B, 1, C)
+        x = net.tgt_embed(tokens[:, t : t + 1]) * net.scale + positions[t]  # (B, 1, C)
         for state in states:
             x = state.step(x, t)
-        token = net.generator(x).argmax(-1)  # (B, 1)
-        tokens[:, t] = token[:, 0].masked_fill(ended, 0)
-        ended |= token[:, 0] == end
-        if ended.all():
-            return tokens[:, : t + 1]
-    return tokens
+        tokens[:, t + 1] = net.generator(x[:, 0]).argmax(-1)
+    return tokens[:, 1:]
 
 
 class State:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks.turns import ROOT
+from benchmarks.harness import ROOT
 from tests.cli.conftest import Outcome, argv
 
 

@@ -5,8 +5,8 @@ import os
 import sys
 import time
 
-from benchmarks.group import take_core
-from benchmarks.tasks import Contender
+from benchmarks.harness import Contender
+from benchmarks.own.model import take_core
 
 
 class FakeTime:
@@ -32,10 +32,7 @@ def sleeper(seconds):
         print("what a library prints")
         return [start, time.monotonic()]
 
-    def make():
-        return nap
-
-    return Contender({"threads": "1"}, {"nap": make}, {"seconds": seconds})
+    return Contender({"threads": "1"}, {"nap": lambda: nap}, {"seconds": seconds})
 
 
 def hog(megabytes):
@@ -48,14 +45,15 @@ def crasher():
 
     def crash():
         print("the reason why", file=sys.stderr)
-        raise SystemExit(7)
+        os._exit(7)
 
     return Contender({}, {"nap": lambda: crash})
 
 
-def rank(number):
+def rank():
     """One of several that work together: its losses are its number, then one less, and so on."""
-    made = int(os.environ.get("RANK", number))
-    take_core(made)
-    losses = itertools.count(made, -1)
-    return made, {"loss": made}, lambda: next(losses), lambda: {"rank": made, "cores": len(os.sched_getaffinity(0))}
+    number = int(os.environ["RANK"])
+    take_core(number)
+    losses = itertools.count(number, -1)
+    facts = {"loss": number, "rank": number}
+    return Contender({}, {"nap": lambda: lambda: next(losses)}, facts, on_device=lambda: {"rank": number})

@@ -11,7 +11,8 @@ from benchmarks.checkers import __main__ as program
 from benchmarks.checkers import checks
 from benchmarks.checkers.listed import FAILING, LISTS, Item, items
 from benchmarks.checkers.problem import Problem, of_kernel
-from benchmarks.checkers.table import SAID, cells, checkers, packed, unpacked
+from benchmarks.checkers.table import SAID, cells, checkers
+from benchmarks.corpus.rounding import bfloat16
 from npformer.functional import softmax_backward
 from npformer.lab.museum.patch import patched
 
@@ -117,74 +118,50 @@ def test_a_bug_shows_at_its_failing_input_and_its_twin_does_not(name):
             assert checks.judge("numpy assert_allclose", one)[0] == ("right" if one.is_right else "wrong")
 
 
-def row(checker, name, is_right, verdict, seconds=1.0):
-    return {"checker": checker, "list": "foreign", "name": name, "is_right": is_right, "verdict": verdict,
-            "seconds": seconds}  # fmt: skip
+def pair(name, is_right, **by):
+    """A made-up pair, and verdicts on it."""
+    kept = {checker.replace("_", " "): [verdict, 1.0] for checker, verdict in by.items()}
+    return {"list": "foreign", "name": name, "is_right": is_right, "by": kept}
 
 
-ROWS = [
-    row("npformer", "a", True, "cannot tell"), row("npformer", "b", False, "wrong"),
-    row("npformer", "c", False, "right"),
-    row("npformer cause", "b", False, "right", 9.0), row("npformer cause", "c", False, "unknown", 9.0),
-    row("jax", "a", True, "raised"), row("jax", "b", False, "raised"), row("jax", "c", False, "wrong"),
-]  # fmt: skip
-
-
-def test_rows_are_kept_by_their_pair():
-    rows = [row("jax", "a", True, "raised") | {"words": "told"}, *ROWS[1:5]]
-    assert sorted(map(str, map(sorted_items, unpacked(packed(rows))))) == sorted(map(str, map(sorted_items, rows)))
-
-
-def sorted_items(row):
-    return sorted(row.items())
+PAIRS = [
+    pair("a", True, npformer="cannot tell", jax="raised"),
+    pair("b", False, npformer="wrong", npformer_cause="right", jax="raised"),
+    pair("c", False, npformer="right", npformer_cause="unknown", jax="wrong"),
+]
 
 
 def test_the_table_counts():
-    assert cells(ROWS, "npformer", "foreign") == ["npf.gradcheck", "1 of 2", "0 of 1", "1", "1 of 2", "3"]
-    assert cells(ROWS, "jax", "foreign") == ["jax.test_util.check_grads", "2 of 2", "1 of 1", "0", "–", "3"]
-    assert cells(ROWS, "torch", "foreign") is None
-    assert cells(ROWS, "npformer cause", "foreign") is None
+    assert cells(PAIRS, "npformer", "foreign") == ["`npf.gradcheck`", "1 of 2", "0 of 1", "1", "1 of 2", "3"]
+    assert cells(PAIRS, "jax", "foreign")[1:] == ["2 of 2", "1 of 1", "0", "–", "3"]
 
 
 def test_the_page_has_its_versions():
-    document = {"benchmark": "checkers", "file": "c.json", "machine": {"processor": "P", "date": "D"}}
+    document = {"benchmark": "checkers", "file": "c.json", "machine": {"processor": "P", "date": "D"}, "results": PAIRS}
     document["versions"] = {"torch": "torch 2", "torch fast": "torch 2", "jax": "jax 1"}
-    document["results"] = packed(ROWS)
     text = checkers([document])
     assert "| `jax.test_util.check_grads` | 2 of 2 | 1 of 1 |" in text
+    assert "gradcheck, and why" not in text
+    assert "torch" not in text.partition("versions")[0]
     assert "- versions: torch 2, jax 1\n" in text
-    assert checkers([]).startswith("No result is committed yet")
 
 
-ASKED = ["--checkers", "numpy assert_allclose", "--lists", "museum", "--only", "softmax-"]
+ASKED = ["--checkers", "numpy assert_allclose", "--lists", "museum", "--only", "softmax-diagonal"]
 
 
-def test_what_the_file_has_is_not_asked_again(tmp_path, capsys):
+@pytest.mark.parametrize(("said", "verdict"), [(None, ["wrong"]), ([{"code": 7}], ["raised", 0.0])])
+def test_the_command_asks_in_a_process_that_may_die(said, verdict, tmp_path, capsys, monkeypatch):
+    if said is not None:
+        monkeypatch.setattr(program, "answers", lambda *asked: said)
     file = tmp_path / "checkers.json"
     assert program.main([*ASKED, "--save", str(file)]) == 0
-    first = json.loads(file.read_text(encoding="utf-8"))
-    assert {one["verdict"] for one in unpacked(first["results"])} == {"wrong"}
-    assert first["versions"] == {"numpy assert_allclose": f"numpy {np.__version__}"}
-    first["results"][0]["by"]["numpy assert_allclose"] = ["wrong", 1.0, "kept"]
-    file.write_text(json.dumps(first), encoding="utf-8")
-    assert program.main([*ASKED, "--save", str(file)]) == 0
-    assert unpacked(json.loads(file.read_text(encoding="utf-8"))["results"])[0]["words"] == "kept"
-    assert "numpy.testing.assert_allclose" in capsys.readouterr().out
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert document["versions"] == {"numpy assert_allclose": f"numpy {np.__version__}"}
+    (one,) = document["results"]
+    assert (one["name"], one["by"]["numpy assert_allclose"][: len(verdict)]) == ("softmax-diagonal", verdict)
+    assert "| `numpy.testing.assert_allclose` | 1 of 1 |" in capsys.readouterr().out
 
 
-def test_a_process_that_dies_is_told_with_its_item(monkeypatch, tmp_path, capsys):
-    dying = tmp_path / "dying.py"
-    dying.write_text("import os, sys\nsys.stdin.readline()\nos._exit(7)\n", encoding="utf-8")
-    popen = program.subprocess.Popen
-    monkeypatch.setattr(program.subprocess, "Popen", lambda c, **how: popen([c[0], str(dying)], **how))
-    file = tmp_path / "checkers.json"
-    assert program.main([*ASKED[:-1], "softmax-diagonal", "--save", str(file)]) == 0
-    (one,) = unpacked(json.loads(file.read_text(encoding="utf-8"))["results"])
-    assert (one["verdict"], one["words"]) == ("raised", "the process ended with 7")
-
-
-def test_what_is_asked_for_exists(capsys):
-    assert program.main(["--checkers", "tensorflow"]) == 2
-    assert "--checkers: expected names from npformer" in capsys.readouterr().err
-    assert program.main(["--only", "no such pair"]) == 2
-    assert "--only: expected a part of a pair's name" in capsys.readouterr().err
+def test_what_is_asked_for_exists(refused):
+    assert "--checkers: expected names from npformer" in refused(program.main, "--checkers tensorflow")
+    assert "--only: expected a part of a pair's name" in refused(program.main, "--only none-such")

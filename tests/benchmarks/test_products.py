@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from benchmarks.own import products as own_products
-from benchmarks.own.products import products
+from benchmarks.own import train
 from benchmarks.products import attention_flop, linear_flop, linears, step_flop
 from npformer.backend import PLAIN
 from npformer.functional.arrays import namespace
@@ -46,9 +45,9 @@ def test_the_parts_add_up():
     assert 70e9 < step_flop(size) < 85e9
 
 
-@pytest.mark.parametrize("split", [False, True])
-def test_every_product_is_timed_three_for_each_linear_map(split, monkeypatch):
-    monkeypatch.setattr(own_products, "FLOP_PER_TURN", 1.0)  # once: the time does not matter here
-    seconds = products("tiny", split).task("products")()
-    assert len(seconds) == 3 * len(linears(PRESETS["tiny"]))
+def test_every_product_is_timed_three_for_each_linear_map(alone, monkeypatch):
+    monkeypatch.setattr(train, "FLOP_PER_TURN", 1.0)  # once: the time does not matter here
+    shapes = linears(PRESETS["tiny"])
+    seconds = train.products(shapes, alone)()()
+    assert len(seconds) == 3 * len(shapes)
     assert min(seconds) > 0

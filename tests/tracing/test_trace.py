@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from benchmarks.faults.file_mutations import mutated, mutated_tree
 from npformer.backend import PLAIN, Pair, get_backend
 from npformer.check import catalogue
 from npformer.check.cases.case import KEY, shaken
@@ -25,6 +24,7 @@ from tests.check.functions import normal
 from tests.check.own_code import Gate, Passing, Scaled
 from tests.check.small_models import BACKEND, SRC, TGT
 from tests.check.small_models import model as small_model
+from tests.faults.mutations import mutated, mutated_tree
 
 CASES = [case for case in catalogue() if case.group != "op"]
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import npformer
-from benchmarks.faults.interrupts import CASES, Subject
+from tests.faults.interrupts import CASES, Subject
 
 PACKAGE = npformer.__path__[0]
 UPDATES = ("/optim/adam.py", "/training/signals.py")

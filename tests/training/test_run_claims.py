@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.faults.file_subjects import make_trained
 from npformer.errors import CheckpointError, ConfigError
 from npformer.io.atomic_files import seal, unseal
 from npformer.run import RunDirectory
@@ -20,6 +19,7 @@ from npformer.run.options import SECTIONS
 from npformer.run.trained import load_latest, read_trained
 from npformer.training import assemble as module
 from npformer.training.assemble import assemble
+from tests.faults.subjects import make_trained
 from tests.outputs import unchanged
 
 

@@ -15,7 +15,6 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as to_bytes
 
 import npformer as npf
-from benchmarks.faults.file_mutations import mutated, mutated_tree
 from npformer.backend import get_backend
 from npformer.data import SEQUENCE, Characters, PairsTask, Vocabulary, text_from_file
 from npformer.errors import CheckpointError, ConfigError, DataError, NpformerError, OutputError, TokenError
@@ -32,6 +31,7 @@ from npformer.run.trained import load_latest, read_trained
 from npformer.training import Trainer
 from npformer.training.assemble import assemble, write_run
 from npformer.training.progress import Progress
+from tests.faults.mutations import mutated, mutated_tree
 
 Files = Mapping[str, bytes]  # by path below the folder
 

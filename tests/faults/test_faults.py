@@ -1,0 +1,98 @@
+"""Damaged files of every kind are read, or refused as documented; the programs that make faults notice every kind.
+
+Kernel files: no fault with the digest check, and faults without it. And memory after many shapes.
+"""
+
+import collections
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.harness import ROOT
+from npformer.backend.select import numba_problem
+from tests.faults import files, interrupts, kernel_cache, memory
+from tests.faults.kernel_cache import DAMAGES, KERNELS, tried
+from tests.faults.subjects import SUBJECTS
+
+NUMBA = pytest.mark.skipif(numba_problem() is not None, reason=str(numba_problem()))
+
+FAULTY = """if True:
+    from npformer.errors import DataError
+    from tests.faults import files
+    from tests.faults.subjects import Subject
+
+    def loop(root):
+        while True:
+            pass
+
+    def reader(error):
+        def read(root):
+            raise error
+        return read
+
+    readers = {
+        "refused": reader(DataError("no")), "undocumented": reader(ValueError("no")), "read": lambda root: None,
+        "too large": lambda root: bytearray(300_000_000), "too long": loop, "silent": lambda root: object(),
+    }
+    files.SUBJECTS = tuple(
+        Subject(name, lambda kept, draw: {}, read, (DataError,), exact=name == "silent")
+        for name, read in readers.items()
+    )
+    files.SECONDS = 0.2
+    for number, name in enumerate(readers):
+        print(name, "|", files.outcome(number)["outcome"])
+"""
+
+
+def test_two_hundred_files_are_read_or_refused():
+    counts = collections.Counter()
+    for number in range(12 * len(SUBJECTS)):
+        one = files.outcome(number, limited=False)
+        assert one["outcome"] not in files.FAULTS, f"{number}: {one['text']}"
+        assert number % 50 or one["outcome"] == files.outcome(number, limited=False)["outcome"], "it follows from it"
+        counts[one["outcome"]] += 1
+    assert counts["refused"] > 100
+    assert counts["read"] > 10
+
+
+def test_every_fault_is_seen():
+    command = [sys.executable, "-c", FAULTY]  # in its own process: its memory is limited
+    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert all(len(set(line.split(" | "))) == 1 for line in output.splitlines()), output
+    assert len(output.splitlines()) == 6
+
+
+def test_the_command():
+    command = [sys.executable, "-m", "tests.faults", "files", "--count", "18"]
+    lines = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert lines[-1].split()[:2] == ["all", "18"]
+    assert lines[-1].split()[4:8] == ["0"] * 4
+
+
+def test_interrupts_are_counted():
+    _, rows, harmed = interrupts.injected(5, ["plain"])
+    assert rows == [["plain", presses, 5, 0, 0, 0] for presses in (1, 2)]
+    assert not harmed
+
+
+def test_a_row_for_each_kind_of_work():
+    head, rows, _ = memory.injected(3, ["numpy"])
+    assert [row[:3] for row in rows] == [["numpy", "train", 3], ["numpy", "decode", 3]]
+    assert all(len(row) == len(head) and float(row[3].split()[0]) > 10 for row in rows)
+
+
+@NUMBA
+def test_damage_costs_a_compilation_and_is_fatal_without_the_digest(tmp_path):
+    _, rows, harmed = kernel_cache.injected(6, None)
+    assert [row[0] for row in rows] == [*DAMAGES, "all"]
+    assert rows[-1] == ["all", 6, 6, 6, 0, 0, 0]
+    assert not harmed
+    unnoticed = dict(kernel_cache.measure(tmp_path, 6, unchecked=True))
+    assert unnoticed["emptied"] == unnoticed["cut short"] == [False, "error"]
+
+
+@NUMBA
+def test_a_process_that_ends_is_a_crash_and_the_next_case_goes_on(tmp_path):
+    cases = [[kernel, str(tmp_path), False] for kernel in ("no.such", KERNELS[0], "no.such")]
+    assert tried(cases) == [[False, "crash"], [True, "right"], [False, "crash"]]
