@@ -2,7 +2,7 @@
 
 import html
 
-from benchmarks.page_tables import KERNELS, SIZES, steps
+from benchmarks.page_tables import KERNELS, SIZES, not_measured, steps
 from npformer.plotting.colours import one_style
 from npformer.plotting.svg import Axis, Drawing, Section, number, path, sheet, text
 
@@ -13,17 +13,12 @@ WIDTH, LEFT, RIGHT, TOP, BOTTOM = 600, 32, 60, 60, 310  # pixels
 
 
 def latest(documents):
-    """The processor of the latest measurement, and the rows that have a peer."""
+    """(the processor of the latest measurement, its rows that have a peer)."""
     by_processor = steps(documents)
-    if not by_processor:
-        return "", {}
-    last = max(
-        (x for x in documents if x["benchmark"] == "train_step" and x["machine"]["processor"] in by_processor),
-        key=lambda document: document["machine"]["date"],
-    )
-    processor = last["machine"]["processor"]
+    processors = [x["machine"]["processor"] for x in documents if x["benchmark"] == "train_step"]  # the oldest first
+    processor = next((each for each in reversed(processors) if each in by_processor), "")
     return processor.removesuffix(" for this process"), {
-        key: row for key, row in by_processor[processor].items() if key[:2] in BARS and row["times_as_fast"]
+        key: row for key, row in by_processor.get(processor, {}).items() if key[:2] in BARS and row["times_as_fast"]
     }
 
 
@@ -31,14 +26,10 @@ def description(documents):
     """The chart in words and numbers: the alternative text, and the text within the file."""
     processor, rows = latest(documents)
     parts = []
-    for name, rate in BARS:
-        values = [
-            f"{size} {rows[name, rate, size]['times_as_fast']['median']:.1f}"
-            for size in SIZES
-            if (name, rate, size) in rows
-        ]
-        parts += [f"{label(name, rate)}: {', '.join(values)}"] if values else []
-    return f"Training steps, times as fast as PyTorch, on {processor}. {'; '.join(parts)}." if parts else ""
+    for bar in BARS:
+        known = [(size, rows[*bar, size]["times_as_fast"]["median"]) for size in SIZES if (*bar, size) in rows]
+        parts += [f"{label(*bar)}: {', '.join(f'{size} {ratio:.1f}' for size, ratio in known)}"] if known else []
+    return f"Training steps, times as fast as PyTorch, on {processor}. {'; '.join(parts)}."
 
 
 def label(name, rate):
@@ -50,8 +41,7 @@ def markdown(documents, folder):
     """The chart for a page, and a sentence; without a measurement, how to make one."""
     processor, rows = latest(documents)
     if not rows:
-        command = "python -m benchmarks.train_step --save benchmarks/results/train_step.json"
-        return f"No speed is committed yet. This command measures it beside PyTorch: `{command}`.\n"
+        return not_measured("python -m benchmarks.train_step --save benchmarks/results/train_step.json")
     alt = html.escape(description(documents))
     return (
         f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{folder}/speed-dark.svg">\n'
@@ -73,15 +63,11 @@ def sentence(processor, rows):
 
 
 def write(documents, folder):
-    """Both files, if there is anything to show."""
-    if not latest(documents)[1]:
-        return []
-    folder.mkdir(exist_ok=True)
+    """Both files."""
     drawing = drawn(documents)
-    written = {folder / f"speed-{name}.svg": style for name, style in THEMES.items()}
-    for place, style in written.items():
-        place.write_text(sheet("Times as fast as PyTorch", [], [Section("", "", [drawing])], style), encoding="utf-8")
-    return [*written]
+    for name, style in THEMES.items():
+        text = sheet("Times as fast as PyTorch", [], [Section("", "", [drawing])], style)
+        (folder / f"speed-{name}.svg").write_text(text, encoding="utf-8")
 
 
 def drawn(documents):

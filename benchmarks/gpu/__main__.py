@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import json
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from npformer.backend import cupy_problem
 
 LEAST = 5.0  # seconds; no part begins with less time left
 VERDICTS = {True: "holds", False: "DOES NOT HOLD", None: "not measured"}
-DONE, FAILED, STOPPED, NOT_BEGUN = "done", "FAILED", "OUT OF TIME", "NOT BEGUN"
 EXAMPLES = """examples:
   python -m benchmarks.gpu                            about nine minutes on one H200
   python -m benchmarks.gpu --only tests,train --minutes 5
@@ -43,11 +41,7 @@ def main():
     environment, removed = machine.contenders_environment()
     about = machine.describe(removed, False, "cupy", ["float32", "tf32"])
     setting = Setting(60 * args.minutes[0], args.out, environment, args.against == "torch")
-    try:
-        document = run(chosen, setting, about, lambda text: print(text, flush=True))
-    except KeyboardInterrupt:
-        print(f"benchmarks: interrupted; the results so far are in {args.out}", file=sys.stderr)
-        return 130
+    document = run(chosen, setting, about, lambda text: print(text, flush=True))
     print(f"\n{targets_table(document['targets'])}\n\nwritten: {args.out / 'results.json'}")
     return 0 if all(target["holds"] for target in document["targets"]) else 1
 
@@ -72,15 +66,12 @@ def check(torch):
 
 
 def make_folder(path):
-    """Create the folder. Raises UsageError if it holds results or cannot be created."""
+    """Create the folder. Raises UsageError if it holds results."""
     if (path / "results.json").exists():
         raise UsageError(
             f"--out: expected a folder without results, got {path}; choose another folder, since nothing is overwritten"
         )
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--out: expected a folder that can be created, got {path} ({error.strerror})") from None
+    path.mkdir(parents=True, exist_ok=True)
 
 
 def run(parts, setting, about, say, now=time.monotonic):
@@ -89,22 +80,22 @@ def run(parts, setting, about, say, now=time.monotonic):
     A part that fails or exceeds its time limit does not stop the next ones.
     """
     start, results = now(), dict(setting.results)
-    states = [{"part": part.name, "state": NOT_BEGUN, "seconds": 0.0, "said": ""} for part in parts]
+    states = [{"part": part.name, "state": "NOT BEGUN", "seconds": 0.0, "said": ""} for part in parts]
     document = {"benchmark": "gpu", "machine": dict(about), "parts": states, "results": results, "targets": []}
     write(document, setting.folder)
     for part, state in zip(parts, states, strict=True):
-        left = setting.seconds - (now() - start)
+        began, left = now(), setting.seconds - (now() - start)
         if left < LEAST:
             continue
-        began, allowed = now(), min(part.seconds, left)
-        state["state"], state["said"] = STOPPED, "interrupted"  # stays in the file if this process ends here
+        allowed = min(part.seconds, left)
+        state |= {"state": "OUT OF TIME", "said": "interrupted"}  # stays in the file if this process ends here
         write(document, setting.folder)
         try:
             results[part.name] = part.do(replace(setting, seconds=allowed, results=results))
-            state["state"], state["said"] = DONE, ""
+            state |= {"state": "done", "said": ""}
         except Exception as error:
             late = now() - began >= allowed
-            state["state"], state["said"] = STOPPED if late else FAILED, f"{type(error).__name__}: {error}"
+            state |= {"state": "OUT OF TIME" if late else "FAILED", "said": f"{type(error).__name__}: {error}"}
         state["seconds"] = now() - began
         write(document, setting.folder)
         last = state["said"].rpartition("\n")[2].strip()

@@ -10,46 +10,46 @@ from functools import cache, partial
 
 from benchmarks.operators.case import Case
 
-#: Why an operator is left out.
-NO_GRADIENT, NO_FLOAT64, NO_SAMPLE = "no gradient", "no float64", "no sample with numbers that want a gradient"
-STORAGE, FEWER = "it reads the storage of its input, not its numbers", "it returns numbers of fewer digits"
-NAMED = dict.fromkeys(("as_strided", "as_strided.partial_views", "as_strided_copy", "as_strided_scatter"), STORAGE)
-NAMED |= dict.fromkeys(("bfloat16", "half", "chalf"), FEWER)
+#: Operators that are left out, and why.
+NAMED = dict.fromkeys(
+    ("as_strided", "as_strided.partial_views", "as_strided_copy", "as_strided_scatter"),
+    "it reads the storage of its input, not its numbers",
+) | dict.fromkeys(("bfloat16", "half", "chalf"), "it returns numbers of fewer digits")
 
 
 @cache
 def cases():
     """(every case, how many operators are left out for which reason)."""
     import torch
-    from torch import float64, manual_seed
     from torch.testing._internal.common_methods_invocations import op_db
 
-    found, left_out = [], Counter()
+    seed = torch.manual_seed
     torch.manual_seed = torch.default_generator.manual_seed  # operators that draw set it at every call; this is faster
+    found, left_out = [], Counter()
     for op in op_db:
-        full = f"{op.name}.{op.variant_test_name}".rstrip(".")
-        if full in NAMED:
-            left_out[NAMED[full]] += 1
-            continue
-        if not op.supports_autograd:
-            left_out[NO_GRADIENT] += 1
-            continue
-        if not op.supports_dtype(float64, "cpu"):
-            left_out[NO_FLOAT64] += 1
-            continue
-        manual_seed(0)
-        try:
-            samples = [s for s in op.sample_inputs("cpu", float64, requires_grad=True) if _wanted(_leaves(s))]
-        except Exception as error:  # the database has a few that this build cannot draw
-            left_out[f"its samples cannot be drawn: {type(error).__name__}"] += 1
-            continue
-        if not samples:
-            left_out[NO_SAMPLE] += 1
-            continue
+        name = f"{op.name}.{op.variant_test_name}".rstrip(".")
+        seed(0)
+        samples, why = ([], NAMED[name]) if name in NAMED else samples_of(op)
+        left_out[why] += not samples
         for which, sample in zip(("first", "last"), samples[:: max(len(samples) - 1, 1)], strict=False):
             make, peer = partial(function_of, op, sample), partial(own, op, sample)
-            found.append(Case(f"{full} {which}", make, {}, peer))
-    return found, left_out
+            found.append(Case(f"{name} {which}", make, {}, peer))
+    return found, +left_out
+
+
+def samples_of(op):
+    """(the samples that have numbers that want a gradient, why there are none)."""
+    from torch import float64
+
+    if not op.supports_autograd:
+        return [], "no gradient"
+    if not op.supports_dtype(float64, "cpu"):
+        return [], "no float64"
+    try:
+        drawn = list(op.sample_inputs("cpu", float64, requires_grad=True))
+    except Exception as error:  # the database has a few that this build cannot draw
+        return [], f"its samples cannot be drawn: {type(error).__name__}"
+    return [sample for sample in drawn if _wanted(_leaves(sample))], "no sample with numbers that want a gradient"
 
 
 def function_of(op, sample):
