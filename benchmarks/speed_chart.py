@@ -66,8 +66,8 @@ def write(documents, folder):
     """Both files."""
     drawing = drawn(documents)
     for name, style in THEMES.items():
-        text = sheet("Times as fast as PyTorch", [], [Section("", "", [drawing])], style)
-        (folder / f"speed-{name}.svg").write_text(text, encoding="utf-8")
+        made = sheet("Times as fast as PyTorch", [], [Section("", "", [drawing])], style)
+        (folder / f"speed-{name}.svg").write_text(made, encoding="utf-8")
 
 
 def drawn(documents):
