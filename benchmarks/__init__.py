@@ -6,7 +6,6 @@
     python -m benchmarks.gpu             everything checked on a GPU: tests, benchmarks, targets
     python -m benchmarks.checkers        gradient checks, beside those of others
     python -m benchmarks.operators       other people's operators, judged
-    python -m benchmarks.trace_page      the page of a trace in Chromium: its first paint, and the time of a step
     python -m benchmarks.measured        run commands, and keep their output and duration in results/
     python -m benchmarks.pages           results/ into README and docs
 

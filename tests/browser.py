@@ -6,7 +6,7 @@ its own files.
 
 import pytest
 
-from benchmarks.browser import Browser, browser_problem
+from tests.chromium import Browser, browser_problem
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ import shutil
 import pytest
 
 import npformer as npf
-from benchmarks.browser import NARROW, READY, WIDE
 from docs.site.places import ROOT, page_of
 from docs.site.traces import LINKS
 from npformer.pages import write_trace_page
+from tests.chromium import NARROW, READY, WIDE
 
 pytestmark = pytest.mark.browser
 

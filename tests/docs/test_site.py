@@ -12,11 +12,11 @@ from urllib.parse import unquote
 
 import pytest
 
-from benchmarks.browser import NARROW, WIDE
 from docs.site import api
 from docs.site.places import ROOT, SITE
 from docs.site.recordings import SHOWCASE
 from npformer.functional import OPERATIONS
+from tests.chromium import NARROW, WIDE
 
 SOURCES = ("docs", "npformer", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples")
 

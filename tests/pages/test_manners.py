@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from benchmarks.browser import NARROW, READY, WIDE
 from npformer.pages import trace_page
 from npformer.tracing import Trace
 from npformer.tracing.showcase import PIECES
+from tests.chromium import NARROW, READY, WIDE
 from tests.pages.test_web import STEP, choose, go, mark, text
 
 pytestmark = pytest.mark.browser

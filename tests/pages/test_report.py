@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.browser import NARROW, WIDE
 from npformer.pages.report import layer_of, report_page
 from npformer.pages.report_tables import confusion_table, norms_table, options_table, what_table
 from npformer.run import RunDirectory
 from npformer.training.attention_example import AttentionExample
 from npformer.training.predictions import Piece, Prediction
+from tests.chromium import NARROW, WIDE
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=y> \" ' \u202e"
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from benchmarks.browser import NARROW, WIDE
 from npformer.functional import cross_entropy_forward
 from npformer.pages import write_trace_page
 from npformer.tracing.showcase import PIECES, showcase_model
+from tests.chromium import NARROW, WIDE
 from tests.pages.test_web import STEP, text
 
 pytestmark = pytest.mark.browser

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from benchmarks.browser import NARROW, READY, WIDE
 from npformer.explain import Setting, session
 from npformer.explain.models import model_setting
 from npformer.explain.place import find
@@ -16,6 +15,7 @@ from npformer.pages.bugs import bug_traces
 from npformer.pages.trace_writer import opening
 from npformer.tracing.showcase import showcase
 from tests.check.own_code import Scaled
+from tests.chromium import NARROW, READY, WIDE
 
 pytestmark = pytest.mark.browser
 

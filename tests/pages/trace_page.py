@@ -1,7 +1,7 @@
 """The page of a trace in Chromium: its size, its first paint, and the time of a step; and its pictures for README.
 
-    python -m benchmarks.trace_page               measure
-    python -m benchmarks.trace_page --pictures    draw docs/pictures/trace-light.png and trace-dark.png
+    python -m tests.pages.trace_page               measure
+    python -m tests.pages.trace_page --pictures    draw docs/pictures/trace-light.png and trace-dark.png
 
 The page is the one of ``npformer trace transformer --html page.html --bugs usual``, which has ten. A round loads it
 anew and makes every step once. Of each step two times are taken: until script and layout have ended, and until the
@@ -16,9 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks import report
-from benchmarks.browser import LIMIT, Browser, browser_problem
 from benchmarks.options import at_least_1, bare_parser
 from benchmarks.pages import printed
+from tests.chromium import LIMIT, Browser, browser_problem
 
 MEGABYTES, PAINT, STEP = 3.0, 1000.0, 50.0  # the limits; times in milliseconds
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
@@ -48,12 +48,13 @@ const drawn = () => new Promise((go) => requestAnimationFrame(() => {
 PLACE = "decoder.layers.0.self_attention.query.weight[3,2]"
 SIZE = (1280, 720)
 COLOURS = 256  # a third of the bytes of all colours, and no eye sees it
-FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
+FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 
 
 def main():
     """Run the command; returns its exit code."""
     parser = bare_parser("trace_page", __doc__.partition("\n")[0], json=False)
+    parser.prog = "python -m tests.pages.trace_page"
     parser.add_argument("--rounds", type=at_least_1, default=9, help="how often the page is loaded (default: 9)")
     parser.add_argument("--pictures", action="store_true", help="draw the pictures, measure nothing")
     args = parser.parse_args()
