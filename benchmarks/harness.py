@@ -158,6 +158,8 @@ class Child:
         with suppress(EOFError, OSError):
             if (answer := channel.recv()) != "ended":
                 return answer
+        with suppress(subprocess.TimeoutExpired):
+            self._processes[0].wait(10)  # for its last words
         self.stop()
         code = self._processes[0].wait()
         self._errors.seek(0)

@@ -51,7 +51,8 @@ def train(size, dropout, device, kernels, precision="float32", launch="one", slo
         facts["ready_seconds"] = time.perf_counter() - start
 
     def on_device():
-        return held() | launched_kernels(update) | ({"exchanges": [ranks.middle()]} if ranks else {})
+        told = {"exchanges": [ranks.middle()]} if ranks else {}
+        return held() | told | (launched_kernels(update) if device == "cupy" else {})
 
     step = ranks.watched(task) if ranks else task
     tasks = {"step": lambda: step, "products": products(linears(PRESETS[size]), chosen)}

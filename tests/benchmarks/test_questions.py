@@ -1,13 +1,15 @@
 """Each question is asked as briefly as possible, and its document and table tell what came out."""
 
 import json
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from benchmarks import batches, beam, decode, gradcheck_time, page_tables, processes, train_step
-from benchmarks.harness import Child, Entry, Measured, contenders
+from benchmarks.harness import Budget, Child, Entry, Measured, contenders
 from benchmarks.own.model import save_weights
 from npformer.cli.main import main as npformer
 from npformer.models.presets import PRESETS
@@ -106,6 +108,16 @@ def test_pytorchs_processes_train_as_one_does(tmp_path):
         with contenders([entry], {}) as (made,):
             losses.append([made.facts["loss"], *made.run("step", 3)[1]])
     np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def test_slots_in_one_process_compute_the_same(monkeypatch):
+    monkeypatch.setattr(processes, "starting", lambda count: [])
+    started = processes.entries(SimpleNamespace(kernels=["numpy"], torch=False), "tiny", 0.0, "", "")
+    assert [entry.processes for entry in started] == [1, 1, 2, 2, 2]
+    with contenders(started[:2], os.environ) as children:
+        result = train_step.measured(children, "tiny", 0.0, "float32", Budget(1.0, 1, 0.01))
+    assert result["same"]["holds"]
+    assert [row["name"] for row in result["contenders"]] == ["npformer-numpy, alone", "npformer-numpy, alone, 8 slots"]
 
 
 def test_a_slow_batch_is_told(call, monkeypatch):
