@@ -1,7 +1,5 @@
 """The generated parts of the pages, as Markdown, made from the documents under benchmarks/results."""
 
-from itertools import product
-
 from benchmarks import machine, report
 from benchmarks.gpu.targets import CARD, targets
 from benchmarks.harness import PEER

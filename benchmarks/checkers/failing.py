@@ -10,22 +10,23 @@ import json
 
 from benchmarks import report
 from benchmarks.checkers.checks import quiet
-from benchmarks.checkers.listed import FAILING
-from benchmarks.regimes.listed import BUGS
+from benchmarks.checkers.listed import FAILING, label
+from benchmarks.corpus.asked import checked
+from benchmarks.corpus.pairs import pairs
 
 
 def main():
     """Search, and write the file. Returns 0."""
-    found = {}
-    for number, bug in enumerate(BUGS, 1):
-        report.progress(f"{number} of {len(BUGS)}: {bug.name}")
-        quiet()
-        smallest = bug.judged(bug.wrong, regimes="all", explain=False).smallest
+    found, every = {}, [(pair, mistake) for pair in pairs("regimes") for mistake in pair.mistakes]
+    quiet()
+    for number, (pair, mistake) in enumerate(every, 1):
+        report.progress(f"{number} of {len(every)}: {label(pair, mistake)}")
+        smallest = checked(pair, mistake, regimes="all", explain=False).smallest
         if smallest:
-            found[bug.name] = {"inputs": [as_json(x) for x in smallest]}
+            found[label(pair, mistake)] = [as_json(x) for x in smallest]
     lines = (f" {json.dumps(name, ensure_ascii=False)}: {json.dumps(inputs)}" for name, inputs in found.items())
     FAILING.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    print(f"{len(found)} of {len(BUGS)} bugs fail at the inputs in {FAILING.name}")
+    print(f"{len(found)} of {len(every)} mistakes fail at the inputs in {FAILING.name}")
     return 0
 
 

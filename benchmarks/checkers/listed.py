@@ -1,4 +1,4 @@
-"""All that the checkers are given: right and wrong pairs of four lists."""
+"""All that the checkers are given: right and wrong pairs of the corpus, and the museum's bugs."""
 
 import json
 from collections.abc import Callable
@@ -11,15 +11,10 @@ import numpy as np
 
 import npformer as npf
 from benchmarks.checkers.problem import of_kernel, of_subject, upstream
-from benchmarks.foreign.listed import RIGHT as FOREIGN
-from benchmarks.foreign.listed import wrong_pairs
-from benchmarks.foreign.score import judged
-from benchmarks.precision.blind import BLIND
-from benchmarks.precision.kernel import BELOW
-from benchmarks.precision.listed import KERNELS
-from benchmarks.regimes.listed import BUGS as REGIME_BUGS
+from benchmarks.corpus.asked import checked, drawn
+from benchmarks.corpus.families import cause_of, judged
+from benchmarks.corpus.pairs import as_tuple, loaded, pairs
 from npformer.check import catalogue
-from npformer.check.report import WRONG
 from npformer.check.subject import subject
 from npformer.check.symmetric import with_structure
 from npformer.lab.museum.bugs import BUGS as MUSEUM_BUGS
@@ -29,8 +24,10 @@ LISTS = (
     "foreign", "museum", "few digits", "regimes", "regimes in few digits", "where it fails",
     "where it fails in few digits",
 )  # fmt: skip
-#: The inputs at which the bugs of the regimes' list fail: those that npformer's search found, see failing.py.
+#: The inputs at which the mistakes of regimes fail: those that npformer's search found, see failing.py.
 FAILING = Path(__file__).with_name("failing.json")
+#: Options that gradcheck takes for itself, and does not hand to forward.
+OF_THE_CHECK = {"constant", "names", "structure", "device"}
 
 
 @dataclass(frozen=True)
@@ -47,42 +44,71 @@ class Item:
     is_right: bool
     problems: Callable[[], Any]
     reports: Callable[..., Any]
-    kinds: frozenset[str] = frozenset()
+    kinds: tuple[str, ...] = ()
 
     def cause_is(self, report):
         """Whether the cause that a report names is right, false or unknown; "" where the true one is not listed."""
-        causes = [row.cause for row in report.rows if row.verdict == WRONG]
-        return judged(next((cause for cause in causes if cause not in ("", "unknown")), ""), self.kinds)
+        return judged(cause_of(report), self.kinds)
 
 
 @cache
 def items():
     """Every Item, in the order of the lists."""
-    return [*foreign_items(), *museum_items(), *precision_items(), *regime_items(), *failing_items()]
+    return [*of_list("foreign", "foreign"), *museum_items(), *of_list("few digits", "precision"),
+            *of_list("regimes", "regimes", regimes="all"), *failing_items()]  # fmt: skip
 
 
-def foreign_items():
-    """The foreign list: pairs in NumPy as other people write them."""
-    for pair in FOREIGN:
-        yield of_foreign(pair, pair, True)
-    for wrong in wrong_pairs():
-        yield of_foreign(wrong, wrong.pair, False)
+def of_list(name, which, **always):
+    """The Items of a list of the corpus, without mistakes that their precision hides."""
+    for pair in pairs(which):
+        for mistake in (None, *pair.mistakes):
+            if pair.deserves != "below" and not (mistake and mistake.size):
+                yield of_pair(name, pair, mistake, **always)
 
 
-def of_foreign(one, pair, is_right):
-    """The Item of a foreign pair, right or wrong."""
+def failing_items():
+    """The mistakes of regimes and their right twins at inputs where they show: nobody has to look for a regime."""
+    found = json.loads(FAILING.read_text(encoding="utf-8")) if FAILING.exists() else {}
+    for pair in pairs("regimes"):
+        for mistake in pair.mistakes:
+            for numbers in filter(None, [found.get(label(pair, mistake))]):
+                inputs = tuple(np.array(x["numbers"], x["dtype"]).reshape(x["shape"]) for x in numbers)
+                for each in (None, mistake):
+                    yield of_pair("where it fails", pair, each, inputs=inputs, allow_length_one=True)
 
-    def made(backward):
-        target = subject((pair.forward, backward), pair.inputs, pair.options, None)
-        return with_structure(target, pair.check.get("structure"))
+
+def label(pair, mistake):
+    """The name of a pair, or of a mistake in it."""
+    return f"{pair.name}: {mistake.says}" if mistake else pair.name
+
+
+def of_pair(name, pair, mistake, inputs=None, **always):
+    """The Item of a pair or a mistake in it, in the list of this name; always: options of gradcheck."""
+
+    def given(evaluate):
+        if inputs is not None:
+            return inputs
+        return drawn(evaluate(pair.draw), 0, pair.precision) if pair.draw else as_tuple(evaluate(pair.inputs))
 
     def problems():
-        yield of_subject(made(one.backward), made(pair.backward))
+        with loaded(pair, mistake) as one, loaded(pair) as right:
+            every = right(pair.options) or {}
+            options = {key: x for key, x in every.items() if key not in OF_THE_CHECK}
+            if pair.reference:
+                yield of_kernel(one(pair.target), right(pair.reference), pair.precision, given(right), options)
+            else:
+                yield of_subject(*(
+                    with_structure(subject(each(pair.target), given(right), options, None), every.get("structure"))
+                    for each in (one, right)
+                ))  # fmt: skip
 
     def reports(**how):
-        yield npf.gradcheck((pair.forward, one.backward), *pair.inputs, **pair.check, **pair.options, **how)
+        with loaded(pair) as evaluate:
+            yield checked(pair, mistake, inputs=given(evaluate), **always, **how)
 
-    return Item("foreign", one.name, is_right, problems, reports, frozenset() if is_right else one.kinds)
+    name += " in few digits" * (bool(pair.reference) and name != "few digits")
+    is_right = mistake is None and pair.deserves == "right"
+    return Item(name, label(pair, mistake), is_right, problems, reports, mistake.kinds if mistake else ())
 
 
 def museum_items():
@@ -124,61 +150,3 @@ def of_cases(name, cases, edits):
                 yield npf.gradcheck(case.build(backend), *case.inputs, **case.options, **how)
 
     return Item("museum", name, not edits, problems, reports)
-
-
-def precision_items():
-    """The lists of kernels in few digits, at their first seed, without mistakes that their precision hides."""
-    for kernel in (*KERNELS, *BLIND):
-        if kernel.verdict == BELOW:
-            continue
-
-        def problems(kernel=kernel):
-            options = {key: x for key, x in kernel.options.items() if key not in OF_THE_CHECK}
-            yield of_kernel(kernel.target, kernel.reference, kernel.precision, kernel.inputs(0), options)
-
-        def reports(kernel=kernel, **how):
-            yield npf.gradcheck(
-                kernel.target, *kernel.inputs(0), reference=kernel.reference, precision=kernel.precision,
-                accumulate=kernel.accumulate, **kernel.options, **how,
-            )  # fmt: skip
-
-        yield Item("few digits", f"{kernel.name} ({kernel.precision})", kernel.verdict == "right", problems, reports)
-
-
-#: Options that gradcheck takes for itself, and does not hand to forward.
-OF_THE_CHECK = {"constant", "names", "structure", "device"}
-
-
-def regime_items():
-    """Bugs after public reports that show in a regime alone, at their ordinary inputs, and their right twins."""
-    for bug in REGIME_BUGS:
-        for is_right in (True, False):
-            yield of_bug("regimes", bug, is_right, regimes="all")
-
-
-def failing_items():
-    """The same bugs and their twins at inputs where the bug shows: nobody has to look for a regime."""
-    found = json.loads(FAILING.read_text(encoding="utf-8")) if FAILING.exists() else {}
-    for bug in REGIME_BUGS:
-        if bug.name in found:
-            inputs = tuple(np.array(x["numbers"], x["dtype"]).reshape(x["shape"]) for x in found[bug.name]["inputs"])
-            for is_right in (True, False):
-                yield of_bug("where it fails", replace(bug, inputs=inputs), is_right, allow_length_one=True)
-
-
-def of_bug(name, bug, is_right, **always):
-    """The Item of such a bug or its twin, in the list of this name; always: options of gradcheck."""
-    backward = bug.backward if is_right else bug.wrong
-    options = {key: x for key, x in bug.options.items() if key not in OF_THE_CHECK}
-
-    def problems():
-        if bug.reference is not None:
-            yield of_kernel((bug.forward, backward), bug.reference, bug.precision, bug.inputs, options)
-            return
-        made, right = (subject((bug.forward, one), bug.inputs, options, None) for one in (backward, bug.backward))
-        yield of_subject(made, right)
-
-    def reports(**how):
-        yield bug.judged(backward, **always, **how)
-
-    return Item(name if bug.reference is None else f"{name} in few digits", bug.name, is_right, problems, reports)

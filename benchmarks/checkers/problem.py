@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.foreign.pair import as_tuple, is_float
-from benchmarks.precision.kernel import rounded
+from benchmarks.corpus.pairs import as_tuple
+from benchmarks.corpus.rounding import stored
+from npformer.check.inputs import is_float
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def of_kernel(target, reference, precision, inputs, options):
         return [cast(moved[i]) if i in moved else x for i, x in enumerate(inputs)]
 
     def call(arrays):
-        y, _ = forward(*at(arrays, lambda x: rounded(x, precision)), **options)
+        y, _ = forward(*at(arrays, lambda x: stored(x, precision)), **options)
         return tuple(map(np.asarray, as_tuple(y)))
 
     def gradients(forward, backward, arrays, dys, cast):
@@ -61,10 +62,10 @@ def of_kernel(target, reference, precision, inputs, options):
         return [np.asarray(g, dtype=x.dtype) for g, x in zip(found, arrays, strict=False)]
 
     def pull(arrays, dys):
-        return gradients(forward, backward, arrays, dys, lambda x: rounded(x, precision))
+        return gradients(forward, backward, arrays, dys, lambda x: stored(x, precision))
 
     def truth(arrays, dys):
-        return gradients(*reference, arrays, dys, lambda x: rounded(x, precision).astype(np.float64))
+        return gradients(*reference, arrays, dys, lambda x: stored(x, precision).astype(np.float64))
 
     return Problem([inputs[i] for i in floats], call, pull, truth, precision == "bfloat16")
 
