@@ -39,7 +39,7 @@ CEILINGS = {
     "npformer/training": 20_600,  # --from, runs in Python, callbacks; several processes: who writes, what they agree on
     "tests/.": 26_000,  # what is published, what refuses a release; pages of docs; Chromium, which benchmarks had
     "tests/backend": 23_500,
-    "tests/benchmarks": 26_800,  # that those programs are what they are said to be
+    "tests/benchmarks": 26_950,  # that those programs are what they are said to be
     "tests/check": 90_500,  # those kinds, and interop's adapters (6,000)
     "tests/cli": 36_600,  # each GPU by doctor; mistakes around --from; an emulated GPU; what tells answers; ranks
     "tests/data": 17_800,
@@ -61,7 +61,7 @@ CEILINGS = {
     "tests/run": 19_200,  # sinks, with TensorBoard's own reader; tokenizers in files
     "tests/tracing": 12_500,
     "tests/training": 32_000,  # lines and callbacks, patience, the time left by a simulated clock; ranks, as they begin
-    "benchmarks": 176_800,  # other people's operators, programs that are hard to judge, sixty kernels more: 19,000
+    "benchmarks": 176_900,  # other people's operators, programs that are hard to judge, sixty kernels more: 19,000
 }
 
 

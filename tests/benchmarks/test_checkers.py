@@ -5,7 +5,6 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from benchmarks.precision.kernel import bfloat16
 
 from benchmarks.checkers import __main__ as program
 from benchmarks.checkers import checks

@@ -1,10 +1,8 @@
 """The pages agree with the files under benchmarks/results and contain no other measurements."""
 
-import copy
 import json
 import math
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -82,20 +80,10 @@ def test_readme_and_the_help_say_how_long_the_first_command_takes():
     assert f"train reverse           reverse words, in {said}\n" in build_parser().epilog
 
 
-#: A score of made-up pairs.
-HISTORY = "foreign-first.json"
-
-
-@pytest.mark.parametrize("one", [x for x in DOCUMENTS if x["file"] != HISTORY], ids=lambda one: one["file"])
+@pytest.mark.parametrize("one", DOCUMENTS, ids=lambda one: one["file"])
 def test_a_result_says_where_when_and_how_it_was_made(one):
     assert {"processor", "date", "versions", "command", "commit"} <= one["machine"].keys()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", one["machine"]["date"])
-
-
-def test_a_result_without_a_machine_is_no_hindrance_for_the_chart():
-    history = next(one for one in DOCUMENTS if one["file"] == HISTORY)
-    assert "machine" not in history
-    assert speed_chart.latest([history, *SOME]) == speed_chart.latest(SOME)
 
 
 def test_what_is_measured_is_shown_and_the_newest_counts():
@@ -114,35 +102,6 @@ def test_every_part_says_how_to_measure_what_is_missing():
     not_measured = {"lessons", "options", "defaults", "grammar"}
     for name in [name for name in pages.PARTS if name not in not_measured and not name.startswith("explain_")]:
         assert "python -m benchmarks." in pages.PARTS[name]([]), name
-
-
-FOREIGN = [each for each in DOCUMENTS if each["benchmark"] == "foreign"]
-
-
-@pytest.mark.parametrize("one", FOREIGN, ids=lambda one: one["file"])
-def test_a_score_counts_what_it_lists(one):
-    counted = Counter((each["origin"], each["verdict"]) for each in one["results"])
-    for (origin, verdict), count in counted.items():
-        assert one["summary"][origin][verdict] == count
-    origins = Counter(each["origin"] for each in one["results"])
-    assert {origin: counts["pairs"] for origin, counts in one["summary"].items()} == dict(origins)
-    causes = Counter((each["origin"], each["cause_is"]) for each in one["results"] if "cause_is" in each)
-    assert causes == {
-        (origin, key.removeprefix("cause ")): count
-        for origin, counts in one["summary"].items()
-        for key, count in counts.items()
-        if key.startswith("cause ")
-    }
-
-
-def test_false_accusations_are_shown_even_if_there_are_none():
-    (last,) = (each for each in FOREIGN if each["file"] == "foreign-last.json")
-    shown = page_tables.foreign([last, last | {"file": "foreign-first.json"}])
-    assert "| … called WRONG | 0 | 0 |" in shown
-    assert "exception" not in shown
-    other = copy.deepcopy(last)
-    other["summary"]["mutant"]["WRONG"] -= 1
-    assert page_tables.foreign([other, last | {"file": "foreign-first.json"}]) != shown
 
 
 def test_a_mark_without_its_end_or_its_part_is_refused():
