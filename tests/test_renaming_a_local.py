@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from npformer.lab.museum.quote import renamed, variables
+from npformer.lab.quote import renamed, variables
 
 ROOT = Path(__file__).parents[1]
 #: File -> the name that is always tried; --full tries all.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from docs.site import recordings
 from docs.site.recordings import MODELS, SHOWCASE, Recording
 from npformer.functional import OPERATIONS
-from npformer.lab.museum.bug import Bug
+from npformer.lab.mistake import Mistake
 from npformer.lab.museum.bugs import BUGS, bug
 from npformer.pages.bugs import MOST, USUAL, BugTrace, with_bug
 
@@ -40,13 +40,13 @@ class Shown(NamedTuple):
     found: BugTrace
 
 
-def reason(one: Bug) -> str:
+def reason(one: Mistake) -> str:
     """Why no trace shows a bug; empty if one may."""
     starts = sorted((start for start in OUTSIDE for target in one.targets if target.startswith(start)), key=len)
     return f"The bug acts {OUTSIDE[starts[-1]]}. The gradients of a batch alone are right." if starts else ""
 
 
-def operations_of(one: Bug) -> list[str]:
+def operations_of(one: Mistake) -> list[str]:
     """The operations in whose files a bug is; if these are none, those that run it. None of a bug of layers."""
     modules = {target.partition(":")[0] for target in one.targets}
     if not all(module.startswith(FUNCTIONAL) for module in modules):
@@ -77,7 +77,7 @@ def _in_model(name: str) -> Shown | None:
     return None if found is None else _first(bug(name), iter([found.recording]))
 
 
-def _first(one: Bug, candidates: Iterator[Recording], lines: bool = True) -> Shown | None:
+def _first(one: Mistake, candidates: Iterator[Recording], lines: bool = True) -> Shown | None:
     for recording in candidates:
         if recordings.runs(recording) & one.targets:
             found = with_bug(partial(recording.record, lines=lines), recordings.right(recording, lines), one)

@@ -15,7 +15,7 @@ from docs.site.places import address, write
 from docs.site.plain_text import sentences
 from docs.site.recordings import MODELS, SHOWCASE
 from npformer.io.progress_bar import watched
-from npformer.lab.museum.bug import Bug
+from npformer.lab.mistake import Mistake
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.checks import all_checks
 from npformer.lab.museum.demonstration import STEPS, Comparison
@@ -54,7 +54,7 @@ def kept(name: str) -> Exhibit | None:
     return stored(next(bug for bug in BUGS if bug.id == name))
 
 
-def rooms() -> list[tuple[str, list[Bug]]]:
+def rooms() -> list[tuple[str, list[Mistake]]]:
     """The categories with their bugs."""
     return [(category, list(bugs)) for category, bugs in groupby(BUGS, key=lambda bug: bug.category)]
 
@@ -82,7 +82,7 @@ each is found by a check.
 {contents([slug(category) for category, _ in rooms()])}"""
 
 
-def room(category: str, bugs: list[Bug]) -> str:
+def room(category: str, bugs: list[Mistake]) -> str:
     """All bugs of a category."""
     return f"""# {category.capitalize()}
 
@@ -98,7 +98,7 @@ training hides the bug. A cross marks a run that broke down.
 {contents([bug.id for bug in bugs])}"""
 
 
-def card(bug: Bug) -> str:
+def card(bug: Mistake) -> str:
     """The picture, the title and the wrong formula of a bug, as one link."""
     exhibit = kept(bug.id)
     none = "training does not show it" if bug.run is None else "not recorded yet"
@@ -111,7 +111,7 @@ def card(bug: Bug) -> str:
     )
 
 
-def page(bug: Bug) -> str:
+def page(bug: Mistake) -> str:
     """The page of a bug."""
     parts = [
         f"# {sentences(bug.heading)}",
@@ -129,7 +129,7 @@ def page(bug: Bug) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def change(bug: Bug) -> str:
+def change(bug: Mistake) -> str:
     """The changed functions as differences."""
     texts = []
     for target, (before, after) in edited_sources(bug.edits).items():
@@ -141,12 +141,12 @@ def change(bug: Bug) -> str:
     return "\n\n".join(texts)
 
 
-def commands(bug: Bug) -> str:
+def commands(bug: Mistake) -> str:
     """The commands that show a bug."""
     return "\n".join(filter(None, [f"npformer museum show {bug.id}", bug_traces.command(bug.id)]))
 
 
-def traced(bug: Bug) -> str:
+def traced(bug: Mistake) -> str:
     """The bug in a trace, and the page that steps through it; or why no trace shows it."""
     one, reason = bug_traces.of_bug(bug.id), bug_traces.reason(bug)
     if one is None and not reason:
@@ -182,14 +182,14 @@ def first_call(one: Shown) -> str:
     return f"`{call['name'] or call['type']}{use}`, in {one.found.first.way}"
 
 
-def picture(bug: Bug, runs: Comparison, alt: str) -> str:
+def picture(bug: Mistake, runs: Comparison, alt: str) -> str:
     """The losses of both runs, drawn as ``npformer museum show`` draws them, in a file beside the pages."""
     drawn = chart_drawing(comparison_chart(runs.right.losses, runs.wrong.losses))
     write(f"_extra/museum/{bug.id}.svg", sheet(bug.heading, [], [Section("", "", [drawn])]))
     return f'<img class="paper" src="{bug.id}.svg" alt="{html.escape(alt)}" loading="lazy">'
 
 
-def effect(bug: Bug) -> str:
+def effect(bug: Mistake) -> str:
     """The two losses, and in words what came of each training."""
     exhibit = kept(bug.id)
     if bug.run is None:
@@ -206,7 +206,7 @@ def effect(bug: Bug) -> str:
     )
 
 
-def found(bug: Bug) -> str:
+def found(bug: Mistake) -> str:
     """The checks that fail, with what they say."""
     exhibit = kept(bug.id)
     if exhibit is None:

@@ -18,7 +18,7 @@ from npformer import functional
 from npformer.functional import OPERATIONS, Operation
 from npformer.io.progress_bar import watched
 from npformer.lab.grader import EXERCISES, Exercise
-from npformer.lab.museum.bug import Bug
+from npformer.lab.mistake import Mistake
 from npformer.lab.museum.bugs import BUGS
 
 PACKAGE = "npformer.functional"
@@ -187,9 +187,9 @@ def exercise(name: str) -> str:
     return f"## Write it yourself\n\nExercise: {', '.join(links)}." if links else ""
 
 
-def bugs_of(name: str) -> list[Bug]:
+def bugs_of(name: str) -> list[Mistake]:
     """The museum's bugs in this file."""
-    return [bug for bug in BUGS if any(edit.target.startswith(f"{PACKAGE}.{name}:") for edit in bug.edits)]
+    return [bug for bug in BUGS if any(edit.where.startswith(f"{PACKAGE}.{name}:") for edit in bug.edits)]
 
 
 def bugs(name: str) -> str:

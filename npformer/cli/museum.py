@@ -14,8 +14,8 @@ from npformer.errors import ConfigError
 from npformer.io.printable import visible
 from npformer.io.progress_bar import Bar
 from npformer.io.seconds import now, since
+from npformer.lab.mistake import Mistake
 from npformer.lab.museum import text
-from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS, bug
 from npformer.lab.museum.checks import all_checks
 from npformer.lab.museum.demonstration import Comparison
@@ -113,7 +113,7 @@ def _expect_sense(args: argparse.Namespace) -> None:
             raise ConfigError(f"--without: expected the name of a check, got {name!r}; the nearest: {', '.join(near)}")
 
 
-def _list(chosen: Sequence[Bug], as_json: bool) -> int:
+def _list(chosen: Sequence[Mistake], as_json: bool) -> int:
     rows = [
         {"id": one.id, "category": one.category, "title": one.title, "sources": list(one.sources)} for one in chosen
     ]
@@ -121,7 +121,7 @@ def _list(chosen: Sequence[Bug], as_json: bool) -> int:
     return 0
 
 
-def _try_all(chosen: Sequence[Bug], without: Sequence[str], as_json: bool) -> int:
+def _try_all(chosen: Sequence[Mistake], without: Sequence[str], as_json: bool) -> int:
     start = now()
     if not as_json:
         print(f"bugs to try: {len(chosen)}, with all checks that run the changed code", flush=True)
@@ -159,7 +159,7 @@ def _mutants(args: argparse.Namespace) -> int:
     return 1 if survivors else 0
 
 
-def _show(one: Bug, args: argparse.Namespace) -> int:
+def _show(one: Mistake, args: argparse.Namespace) -> int:
     place = None if one.run is None else args.picture or Path(f"museum-{one.id}.svg")
     if place is not None:
         check_place(place)  # before the work, not after it
@@ -182,7 +182,7 @@ def _show(one: Bug, args: argparse.Namespace) -> int:
     return 1 if detections.survives() else 0
 
 
-def _draw(one: Bug, comparison: Comparison, place: Path) -> None:
+def _draw(one: Mistake, comparison: Comparison, place: Path) -> None:
     ends = f"after {len(comparison.right.losses)} steps"
     notes = [f"right: {one.right}", f"wrong: {one.wrong}"]
     notes += [f"{ends}, {name}: {told}" for name, told in zip(("right", "wrong"), comparison.told, strict=True)]

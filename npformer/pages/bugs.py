@@ -15,7 +15,7 @@ import numpy as np
 
 from npformer.errors import ConfigError
 from npformer.io.percent import finite
-from npformer.lab.museum.bug import Bug
+from npformer.lab.mistake import Mistake
 from npformer.lab.museum.bugs import BUGS, bug
 from npformer.lab.museum.patch import edited_sources, noted, patched
 from npformer.pages.document import Pack
@@ -59,7 +59,7 @@ class First(NamedTuple):
 class BugTrace:
     """What one bug changes in a trace."""
 
-    bug: Bug
+    bug: Mistake
     differences: Differences
     sizes: Sizes
     first: First
@@ -119,7 +119,7 @@ def bug_traces(record: Callable[[], Trace], right: Trace, names: Sequence[str] |
     return traces
 
 
-def with_bug(record: Callable[[], Trace], right: Trace, one: Bug) -> BugTrace | None:
+def with_bug(record: Callable[[], Trace], right: Trace, one: Mistake) -> BugTrace | None:
     """The differences that a bug makes; None if there are none, or if the trace cannot be made with it."""
     try:
         with patched(one.edits), np.errstate(all="ignore"):

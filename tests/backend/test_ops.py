@@ -13,7 +13,7 @@ from npformer.backend.ops import DRAWING, with_kernels
 from npformer.check import catalogue
 from npformer.check.cases.random_cases import usual_inputs
 from npformer.functional import Draw
-from npformer.lab.museum.bug import Edit
+from npformer.lab.mistake import Edit
 from npformer.lab.museum.patch import noted, patched
 from npformer.layers import Context, EncoderLayer, LayerNorm, RandomKey
 from tests.outputs import parts

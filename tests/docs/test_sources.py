@@ -49,7 +49,7 @@ def test_a_page_has_title_derivation_and_code(name):
 
 def test_bugs_and_exercises_are_on_the_pages_of_their_operations():
     listed = {bug.id for name in places.FILES for bug in operations.bugs_of(name)}
-    assert listed == {bug.id for bug in BUGS if any("npformer.functional." in edit.target for edit in bug.edits)}
+    assert listed == {bug.id for bug in BUGS if any("npformer.functional." in edit.where for edit in bug.edits)}
     asked = {exercise.name for name in places.FILES for exercise in operations.exercises(name)}
     assert asked == {exercise.name for exercise in EXERCISES if "npformer.functional." in exercise.docs}
 

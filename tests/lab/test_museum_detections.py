@@ -5,7 +5,7 @@ import re
 import pytest
 
 from npformer.errors import GradientError
-from npformer.lab.museum.bug import Bug, Edit
+from npformer.lab.mistake import Edit, Mistake
 from npformer.lab.museum.bugs import BUGS, bug
 from npformer.lab.museum.checks import Check, Program, all_checks
 from npformer.lab.museum.detections import (
@@ -45,7 +45,7 @@ SAMPLE = (
 
 
 def harmless(edit):
-    return Bug("harmless", "changes nothing", (edit,), "a", "b", "A. B.")
+    return Mistake("harmless", "changes nothing", (edit,), "a", "b", "A. B.")
 
 
 def test_names_are_distinct_and_every_check_says_what_it_means():
@@ -124,7 +124,7 @@ def test_what_proves_nothing_is_refused_on_a_right_kernel_too(name):
 
 def test_an_empty_test_that_does_fail_is_no_bug():
     edit = Edit("npformer.functional.softmax:softmax_backward", "(y * (dy - shared),)", "(y * dy,)")
-    wrong = Bug("x", "t", (edit,), "a", "b", "A. B.", test="ones upstream")
+    wrong = Mistake("x", "t", (edit,), "a", "b", "A. B.", test="ones upstream")
     with pytest.raises(GradientError, match="expected the test to pass on the wrong kernel"):
         examine(wrong)
 

@@ -13,7 +13,7 @@ from npformer.functional import softmax_backward, softmax_forward
 from npformer.functional.dropout import dropout_forward
 from npformer.functional.feed_forward import ACTIVATIONS
 from npformer.functional.layer_norm import layer_norm_forward
-from npformer.lab.museum.bug import Edit
+from npformer.lab.mistake import Edit
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.patch import PatchError, changed_functions, function_at, noted, patched
 from npformer.optim import Adam
@@ -25,7 +25,7 @@ TWICE = Edit(SOFTMAX, "return (y * (dy - shared),)", "return (2 * y * (dy - shar
 
 def everything():
     """Every function that some bug changes, with all that a change could leave behind."""
-    for target in sorted({edit.target for one in BUGS for edit in one.edits}):
+    for target in sorted({edit.where for one in BUGS for edit in one.edits}):
         function = function_at(target)
         yield from (function, function.__code__, function.__defaults__, function.__kwdefaults__)
         yield tuple(vars(function).items())

@@ -8,7 +8,7 @@ import pytest
 
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.patch import function_at
-from npformer.lab.museum.quote import QuoteError, renamed, replaced, variables
+from npformer.lab.quote import QuoteError, renamed, replaced, variables
 
 LAST = "    return 2 * round(product), [width.real for width in (height, 1)]"
 SOURCE = f"""\
@@ -90,14 +90,14 @@ def test_a_name_of_the_module_is_no_variable():
         replaced(SOURCE, "-scale", "scale", {"scale"})
 
 
-@pytest.mark.parametrize("target", sorted({edit.target for bug in BUGS for edit in bug.edits}))
+@pytest.mark.parametrize("target", sorted({edit.where for bug in BUGS for edit in bug.edits}))
 def test_every_edit_of_the_museum_survives_another_name_of_any_variable(target):
     function = function_at(target)
     source = textwrap.dedent(inspect.getsource(function))
 
     def edited(source, bug):
         for edit in bug.edits:
-            if edit.target == target:
+            if edit.where == target:
                 source = replaced(source, edit.old, edit.new, function.__globals__)
         return source
 

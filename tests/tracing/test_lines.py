@@ -175,7 +175,7 @@ def test_a_museum_bug_shows_its_changed_text():
 
 def _bug_of(function):
     target = f"npformer.functional.{function.removesuffix('_backward')}:{function}"
-    return next(one for one in BUGS if [edit.target for edit in one.edits] == [target])
+    return next(one for one in BUGS if [edit.where for edit in one.edits] == [target])
 
 
 def test_a_tracer_that_was_there_before_is_there_again():

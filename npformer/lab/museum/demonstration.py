@@ -18,7 +18,7 @@ from npformer.backend import Backend, get_backend
 from npformer.data import SequenceTask
 from npformer.io.percent import finite, percent
 from npformer.io.progress_bar import watched
-from npformer.lab.museum.bug import Bug
+from npformer.lab.mistake import Mistake
 from npformer.lab.museum.patch import patched
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam, Schedule
@@ -126,7 +126,7 @@ def _place(wrong: Sequence[float], right: Sequence[float]) -> str:
     return ABOVE if min(wrong) > max(right) else BELOW if max(wrong) < min(right) else AMONG
 
 
-def compare(bug: Bug, steps: int = STEPS) -> Comparison:
+def compare(bug: Mistake, steps: int = STEPS) -> Comparison:
     """Train with all seeds. An exception that the bug causes is noted in the course, not raised."""
     options = bug.run or {}
     right, wrong = right_course(options, steps), wrong_course(bug, steps)
@@ -145,7 +145,7 @@ def right_course(options: Mapping[str, Any], steps: int = STEPS, seed: int = SEE
     return _train(options, backend, steps, "training without the bug", seed)
 
 
-def wrong_course(bug: Bug, steps: int = STEPS, seed: int = SEEDS[0]) -> Course:
+def wrong_course(bug: Mistake, steps: int = STEPS, seed: int = SEEDS[0]) -> Course:
     """The run with the bug."""
     with patched(bug.edits, dtype="float32") as backend, np.errstate(all="ignore"):
         return _train(bug.run or {}, backend, steps, "training with the bug", seed)

@@ -18,7 +18,7 @@ import numpy as np
 from npformer.backend import get_backend
 from npformer.errors import GradientError
 from npformer.io.progress_bar import watched
-from npformer.lab.museum.bug import Bug
+from npformer.lab.mistake import Mistake
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.checks import Check, Program, all_checks
 from npformer.lab.museum.diagnose import diagnosis_of
@@ -32,7 +32,7 @@ class Prepared(NamedTuple):
     checks: tuple[Check, ...]
     reached: dict[str, tuple[frozenset[str], ...]]  # name of each check -> the targets that each of its parts runs
 
-    def concerned(self, bug: Bug) -> list[tuple[Check, list[int]]]:
+    def concerned(self, bug: Mistake) -> list[tuple[Check, list[int]]]:
         """The checks that run a target of the bug, each with those of its parts that do."""
         changed = bug.targets
         pairs = [
@@ -41,7 +41,7 @@ class Prepared(NamedTuple):
         return [(check, parts) for check, parts in pairs if parts]
 
 
-def prepare(checks: Iterable[Check], bugs: Iterable[Bug]) -> Prepared:
+def prepare(checks: Iterable[Check], bugs: Iterable[Mistake]) -> Prepared:
     """Run all checks on the right program, and record which targets of the bugs' edits run.
 
     Raises GradientError if a check fails on the correct program: checks that fail without a bug would
@@ -68,7 +68,7 @@ def _reached(check: Check, part: int, right: Program, ran: set[str]) -> frozense
 class Detections:
     """The results of all checks on one bug."""
 
-    bug: Bug
+    bug: Mistake
     tried: int  # number of checks that run the changed code
     problems: dict[str, str]  # name of each failing check -> its first finding
     diagnosis: str  # in a sentence
@@ -87,7 +87,7 @@ class Detections:
         }  # fmt: skip
 
 
-def detection_table(bugs: Sequence[Bug]) -> Iterator[Detections]:
+def detection_table(bugs: Sequence[Mistake]) -> Iterator[Detections]:
     """Run all checks against each bug, in order, in as many processes as there are cores, at most 4."""
     workers = min(4, len(os.sched_getaffinity(0)))
     if workers <= 1 or len(bugs) < 4:
@@ -98,7 +98,7 @@ def detection_table(bugs: Sequence[Bug]) -> Iterator[Detections]:
         yield from pool.map(examine, bugs)
 
 
-def examine(bug: Bug) -> Detections:
+def examine(bug: Mistake) -> Detections:
     """Run every check that the bug concerns while the bug is in the program."""
     if bug.test:
         return _examine_test(bug)
@@ -117,7 +117,7 @@ def examine(bug: Bug) -> Detections:
 TEST_GUARD = "the checker's answer"
 
 
-def _examine_test(bug: Bug) -> Detections:
+def _examine_test(bug: Mistake) -> Detections:
     """Run a test that cannot fail on the wrong kernel, and npformer's checker on the same kernel."""
     test = EMPTY_TESTS[bug.test]
     with patched(bug.edits), np.errstate(all="ignore"):

@@ -13,14 +13,14 @@ import numpy as np
 from npformer import functional
 from npformer.check import Case, Report, catalogue, gradcheck
 from npformer.check.diagnosis.patterns import UNKNOWN
-from npformer.lab.museum.bug import Bug
+from npformer.lab.mistake import Mistake
 from npformer.lab.museum.patch import changed_functions, patched
 
 #: Checking larger layers element by element takes seconds.
 _LARGE = ("EncoderStack", "Decoder", "Transformer")
 
 
-def diagnosis_of(bug: Bug, problems: dict[str, str]) -> str:
+def diagnosis_of(bug: Mistake, problems: dict[str, str]) -> str:
     """A sentence: the gradient check's diagnosis if there is one, else the first failing check's finding."""
     if not problems:
         return ""
@@ -36,7 +36,7 @@ def diagnosis_of(bug: Bug, problems: dict[str, str]) -> str:
     return problems[first]
 
 
-def _diagnosis(bug: Bug, case: Case) -> str:
+def _diagnosis(bug: Mistake, case: Case) -> str:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -45,7 +45,7 @@ def _diagnosis(bug: Bug, case: Case) -> str:
             return ""  # it crashes: the check's finding says more
 
 
-def _by_stranger(bug: Bug, case: Case) -> str:
+def _by_stranger(bug: Mistake, case: Case) -> str:
     """The diagnosis of the changed pair, compared with the correct one; "" if the bug changes something inside it."""
     op = case.name.partition(":")[0]
     changed = {function.__name__: function for function in changed_functions(bug.edits)}
@@ -56,7 +56,7 @@ def _by_stranger(bug: Bug, case: Case) -> str:
     return _first(gradcheck((forward, backward), *case.inputs, allow_length_one=True, **case.options))
 
 
-def _in_place(bug: Bug, case: Case) -> str:
+def _in_place(bug: Mistake, case: Case) -> str:
     with patched(bug.edits) as backend:
         options = dict(case.options) | {"allow_length_one": True}
         return _first(gradcheck(case.build(backend), *case.inputs, device=backend.device, **options))

@@ -23,8 +23,8 @@ from typing import Any
 
 from npformer.backend import Backend, get_backend
 from npformer.errors import ConfigError
-from npformer.lab.museum.bug import Edit
-from npformer.lab.museum.quote import QuoteError, replaced
+from npformer.lab.mistake import Edit
+from npformer.lab.quote import QuoteError, replaced
 
 _numbers = itertools.count()
 
@@ -105,7 +105,7 @@ def edited_sources(edits: Iterable[Edit]) -> dict[str, tuple[str, str]]:
 def _by_target(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
     groups: dict[str, list[Edit]] = {}
     for edit in edits:
-        groups.setdefault(edit.target, []).append(edit)
+        groups.setdefault(edit.where, []).append(edit)
     return groups
 
 

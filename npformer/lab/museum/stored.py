@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from npformer.io.percent import finite
+from npformer.lab.mistake import Mistake
 from npformer.lab.museum import demonstration
-from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.demonstration import Comparison, Course, Ends, ends, right_course, wrong_course
 from npformer.lab.museum.detections import Detections, examine
 
@@ -37,12 +37,12 @@ class Exhibit(NamedTuple):
     comparison: Comparison | None
 
 
-def made(bug: Bug) -> Exhibit:
+def made(bug: Mistake) -> Exhibit:
     """Run the checks and train, in up to a minute."""
     return Exhibit(examine(bug), None if bug.run is None else demonstration.compare(bug))
 
 
-def stored(bug: Bug) -> Exhibit | None:
+def stored(bug: Mistake) -> Exhibit | None:
     """What is stored of the bug as it is now, or None."""
     line = known().get(bug.id)
     if line is None or line["of"] != digest(bug):
@@ -54,7 +54,7 @@ def stored(bug: Bug) -> Exhibit | None:
     return Exhibit(detections, Comparison(_course(right), _course(line), _ends(right), _ends(line)))
 
 
-def with_bug(lines: Mapping[str, Line], bug: Bug) -> dict[str, Line]:
+def with_bug(lines: Mapping[str, Line], bug: Mistake) -> dict[str, Line]:
     """The lines, with those of a bug: kept if they are of the bug as it is now, else made anew."""
     known = dict(lines)
     if bug.run is not None and _run(bug.run) not in known:
@@ -64,7 +64,7 @@ def with_bug(lines: Mapping[str, Line], bug: Bug) -> dict[str, Line]:
     return known
 
 
-def as_text(lines: Mapping[str, Line], bugs: Iterable[Bug]) -> str:
+def as_text(lines: Mapping[str, Line], bugs: Iterable[Mistake]) -> str:
     """The file's text: the lines of the runs without a bug, then those of these bugs, as far as there are any."""
     ordered = list(bugs)
     names = [*dict.fromkeys(_run(bug.run) for bug in ordered if bug.run is not None), *(bug.id for bug in ordered)]
@@ -80,7 +80,7 @@ def known() -> Mapping[str, Line]:
     return {line.get("bug") or line["run"]: line for line in lines}
 
 
-def digest(bug: Bug) -> str:
+def digest(bug: Mistake) -> str:
     """Of everything that a bug's line is made of, except the program itself."""
     of: tuple[Any, ...] = (bug.edits, bug.run, bug.test, demonstration.MODEL, demonstration.STEPS)
     of += () if bug.run is None else (demonstration.SEEDS,)
@@ -92,7 +92,7 @@ def rounded(loss: float) -> float | None:
     return float(f"{loss:.{DIGITS}g}") if math.isfinite(loss) else None
 
 
-def _made_line(bug: Bug) -> dict[str, Any]:
+def _made_line(bug: Mistake) -> dict[str, Any]:
     detections = examine(bug)
     line = {"bug": bug.id, "of": digest(bug), "tried": detections.tried, "problems": detections.problems}
     line |= {"diagnosis": detections.diagnosis}

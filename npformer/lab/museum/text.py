@@ -12,7 +12,7 @@ from typing import Any
 from npformer.io.percent import percent
 from npformer.io.terminal import columns, counted, fill
 from npformer.lab.lessons.lessons import LESSONS
-from npformer.lab.museum.bug import Bug
+from npformer.lab.mistake import Mistake
 from npformer.lab.museum.demonstration import Comparison
 from npformer.lab.museum.detections import Detections, only_detectors
 from npformer.lab.museum.patch import edited_sources
@@ -28,7 +28,7 @@ MEANING = {
 _ID = 33  # width of the longest id and two spaces
 
 
-def listing(bugs: Sequence[Bug]) -> str:
+def listing(bugs: Sequence[Mistake]) -> str:
     """Ids and titles, category by category."""
     lines = []
     for category, group in groupby(bugs, key=lambda e: e.category):
@@ -75,7 +75,7 @@ def _single(table: Sequence[Detections]) -> Iterator[str]:
         )
 
 
-def label(e: Bug) -> str:
+def label(e: Mistake) -> str:
     """What is known of a bug without running anything: the formulas, the story, the change."""
     numbers = f" · number{'s' if len(e.sources) > 1 else ''} {', '.join(map(str, e.sources))}" if e.sources else ""
     parts = [
@@ -88,13 +88,13 @@ def label(e: Bug) -> str:
     return "\n\n".join(parts)
 
 
-def findings(e: Bug, detections: Detections, comparison: Comparison | None) -> str:
+def findings(e: Mistake, detections: Detections, comparison: Comparison | None) -> str:
     """What the checks and the two runs find."""
     lesson = [f"\nnpformer lessons {each.number} has this bug." for each in LESSONS if each.bug == e.id]
     return "\n".join([*_found(detections), "", *_shown(e, comparison), *lesson])
 
 
-def _change(e: Bug) -> Iterator[str]:
+def _change(e: Mistake) -> Iterator[str]:
     """The changed lines, before and after."""
     yield "The change:"
     for target, (before, after) in edited_sources(e.edits).items():
@@ -125,7 +125,7 @@ def _found(detections: Detections) -> Iterator[str]:
         yield fill(f"Diagnosis: {detections.diagnosis}", hanging=MARGIN)
 
 
-def _shown(e: Bug, comparison: Comparison | None) -> Iterator[str]:
+def _shown(e: Mistake, comparison: Comparison | None) -> Iterator[str]:
     if comparison is None:
         yield fill(f"There is no picture of this bug. {e.instead}")
         return

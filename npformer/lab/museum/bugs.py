@@ -1,23 +1,16 @@
-"""The categories of the museum, one file each: bugs as data."""
+"""The museum's bugs, which are in ``bugs.toml``."""
 
 import difflib
-from dataclasses import replace
+from pathlib import Path
 
 from npformer.errors import ConfigError
-from npformer.lab.museum.bug import Bug
-from npformer.lab.museum.bugs import attention, empty, layer, loss, maps, optimiser, rows, training, wiring
+from npformer.lab.mistake import Mistake, mistakes
 
 #: Every bug, category by category.
-BUGS: tuple[Bug, ...] = tuple(
-    replace(bug, category=file.CATEGORY)
-    for file in (rows, maps, attention, layer, wiring, loss, optimiser, training, empty)
-    for bug in file.BUGS
-)
-
-__all__ = ["BUGS", "bug"]
+BUGS = mistakes(Path(__file__).with_suffix(".toml"))
 
 
-def bug(name: str) -> Bug:
+def bug(name: str) -> Mistake:
     """The bug of this id. Raises ConfigError, naming the nearest, if there is none."""
     by_id = {one.id: one for one in BUGS}
     if name in by_id:

@@ -1,42 +1,30 @@
-"""A bug of the museum: a change of the correct code, with its effect and its lesson."""
+"""A mistake: a change of right code, what it does, and what is to be said of it; a list of them is a TOML file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
-
-#: The categories, in reading order.
-CATEGORIES = ("operation", "attention", "layer", "wiring", "loss", "optimiser", "training", "tests that cannot fail")
-
-#: Where such a bug was found. Projects are not named: the museum shows the bug, not its author.
-SCRATCH = "a from-scratch project in public"
-SEVERAL = "several from-scratch projects in public"
-FRAMEWORK = "a major framework, open for years"
-OURS = "constructed, not collected: an easy mistake, added to test the checks"
 
 
 @dataclass(frozen=True)
 class Edit:
     """A change of one function: ``old``, a piece of code that occurs exactly once in it, becomes ``new``.
 
-    target is "module:name" or "module:Class.method". Both are whole expressions or statements, without the
+    where is "module:name" or "module:Class.method". old and new are whole expressions or statements, without the
     indentation of the function. They hold for other names of the function's variables, too, see ``quote.py``.
     """
 
-    target: str
+    where: str
     old: str
     new: str
 
 
-def edit(target: str, old: str, new: str) -> tuple[Edit, ...]:
-    """One edit, as a bug's edits; a bug with several adds them up."""
-    return (Edit(target, old, new),)
-
-
 @dataclass(frozen=True)
-class Bug:
-    """One bug. ``edits`` make it; ``test``, in the last category, names the test that it slips past."""
+class Mistake:
+    """One mistake. ``edits`` make it; ``test``, where there is one, names the test that it slips past."""
 
     id: str  # short, for the command line
     title: str
@@ -44,18 +32,18 @@ class Bug:
     right: str  # formulas, one line each
     wrong: str
     story: str  # why it is wrong, its effect on training, its lesson
-    seen: str = SCRATCH
+    seen: str = ""  # where it was found
     sources: tuple[int, ...] = ()  # numbers of the collection of real bugs
     #: Options of the short run that shows it, beyond the usual ones; None: training cannot show it.
-    run: Mapping[str, Any] | None = field(default_factory=dict)
+    run: Mapping[str, Any] | None = None
     instead: str = ""  # what one would see elsewhere, if training cannot show it
     test: str = ""
-    category: str = ""  # that of its file
+    category: str = ""
 
     @property
     def targets(self) -> frozenset[str]:
         """The functions that it changes."""
-        return frozenset(edit.target for edit in self.edits)
+        return frozenset(edit.where for edit in self.edits)
 
     @property
     def heading(self) -> str:
@@ -66,3 +54,14 @@ class Bug:
     def matches(self, text: str) -> bool:
         """Whether the id, the category or the title contains text, ignoring case."""
         return any(text.lower() in part.lower() for part in (self.id, self.category, self.title))
+
+
+def mistakes(path: Path) -> tuple[Mistake, ...]:
+    """The mistakes of a file, in its order; each table has the name of its category."""
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    return tuple(_mistake(category, **row) for category, rows in tables.items() for row in rows)
+
+
+def _mistake(category: str, edits: Sequence[Mapping[str, str]], sources: Sequence[int] = (), **said: Any) -> Mistake:
+    made = tuple(Edit(**edit) for edit in edits)
+    return Mistake(category=category, edits=made, sources=tuple(sources), **said)
