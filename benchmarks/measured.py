@@ -44,7 +44,6 @@ COMMANDS = {
     "gradcheck-random": Command(
         "random draws, no false alarm", "npformer gradcheck --random 200 --seed 1", r"^all .* are right"
     ),
-    "museum": Command("the museum of bugs", "npformer museum", r"bugs detected"),
     "certify": Command("invariants", "npformer certify", r"^all .* hold"),
     "tests": Command("the tests, a sample", "python -m pytest -n 2 --dist worksteal", r"passed"),
     "tests-smoke": Command("the tests, a first look", "python -m pytest -m smoke", r"passed"),

@@ -3,10 +3,8 @@
 A function that is run for shapes × dtypes × seeds × tables of kernels has hundreds of cases that differ from each
 other in one parameter. Of those, so many are kept that each shape, each dtype, each seed and each table occurs; a
 list of examples that is no such product stays whole, since each of its cases has a value of its own. Of the
-catalogue, which many functions go over, each takes a share, another one than the next; the checks of the museum,
-which one test runs on the right program, go over all of it (tests/lab/test_museum_detections.py). What needs a GPU
-is never left out. Which cases are kept is a matter of their names alone: the same on every machine, in every
-process, on every day.
+catalogue, which many functions go over, each takes a share, another one than the next. What needs a GPU is never left
+out. Which cases are kept is a matter of their names alone: the same on every machine, in every process, on every day.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ INTERNAL = {
     "npformer.engine.cuda",
     "npformer.engine.numba",
     "npformer.backend.numpy",
-    "npformer.lab.museum.checks",
     "npformer.check.repairs",
 }
 ERRORS = "npformer.errors"

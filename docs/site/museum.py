@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import difflib
 import html
-from functools import cache
 from itertools import groupby
 
 from docs.site import bug_traces, recordings, traces
 from docs.site.bug_traces import Shown
 from docs.site.links import lesson_with
-from docs.site.operations import contents, formula_line
+from docs.site.operations import contents
 from docs.site.places import address, write
 from docs.site.plain_text import sentences
 from docs.site.recordings import MODELS, SHOWCASE
 from npformer.io.progress_bar import watched
 from npformer.lab.mistake import Mistake
 from npformer.lab.museum.bugs import BUGS
-from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.demonstration import STEPS, Comparison
+from npformer.lab.museum.comparison import STEPS, Comparison
 from npformer.lab.museum.patch import edited_sources
-from npformer.lab.museum.stored import Exhibit, stored
+from npformer.lab.museum.stored import stored
 from npformer.pages.bugs import MOST, USUAL
 from npformer.plotting.charts import chart_drawing
 from npformer.plotting.curves import comparison_chart
@@ -46,12 +44,6 @@ def write_all() -> None:
     for category, bugs in rooms():
         write(f"museum/{slug(category)}.md", room(category, bugs))
     write("museum/index.md", gallery())
-
-
-@cache
-def kept(name: str) -> Exhibit | None:
-    """What ``python -m benchmarks.museum`` stored of one bug; None before it has run."""
-    return stored(next(bug for bug in BUGS if bug.id == name))
 
 
 def rooms() -> list[tuple[str, list[Mistake]]]:
@@ -100,11 +92,8 @@ training hides the bug. A cross marks a run that broke down.
 
 def card(bug: Mistake) -> str:
     """The picture, the title and the wrong formula of a bug, as one link."""
-    exhibit = kept(bug.id)
-    none = "training does not show it" if bug.run is None else "not recorded yet"
-    drawn = f'<span class="none">{none}</span>'
-    if exhibit and exhibit.comparison:
-        drawn = picture(bug, exhibit.comparison, "")  # the text beside it says what it is
+    runs = stored(bug).comparison  # the text beside the picture says what it is
+    drawn = picture(bug, runs, "") if runs else '<span class="none">training does not show it</span>'
     wrong = html.escape(" ".join(bug.wrong.split()))
     return (
         f'<li><a href="{bug.id}.html">{drawn}<strong>{html.escape(bug.heading)}</strong><code>{wrong}</code></a></li>'
@@ -191,35 +180,20 @@ def picture(bug: Mistake, runs: Comparison, alt: str) -> str:
 
 def effect(bug: Mistake) -> str:
     """The two losses, and in words what came of each training."""
-    exhibit = kept(bug.id)
-    if bug.run is None:
+    runs = stored(bug).comparison
+    if runs is None:
         return sentences(bug.instead)
-    if exhibit is None or exhibit.comparison is None:
-        return "No picture is stored yet: `python -m benchmarks.museum` makes it."
-    right, wrong = exhibit.comparison.told
-    words = f"Training loss in nats per token. Right: {right}. Wrong: {wrong}."
-    drawn = picture(bug, exhibit.comparison, words)
+    words = f"Training loss in nats per token. Right: {runs.right}. Wrong: {runs.wrong}."
     return (
         f"Training loss in nats per token, while a small Transformer learns to reverse words of up to six letters:\n\n"
-        f"{drawn}\n\nAfter {STEPS} steps:\n\n| | |\n|---|---|\n| right | {sentences(right)} |\n"
-        f"| wrong | {sentences(wrong)} |\n\n{exhibit.comparison.verdict}"
+        f"{picture(bug, runs, words)}\n\nAfter {STEPS} steps:\n\n| | |\n|---|---|\n"
+        f"| right | {sentences(str(runs.right))} |\n| wrong | {sentences(str(runs.wrong))} |\n\n{runs.verdict}"
     )
 
 
 def found(bug: Mistake) -> str:
-    """The checks that fail, with what they say."""
-    exhibit = kept(bug.id)
-    if exhibit is None:
-        return "Not stored yet: `python -m benchmarks.museum` runs all checks."
-    problems, tried, said = exhibit.detections.problems, exhibit.detections.tried, exhibit.detections.diagnosis
-    meanings = {check.name: check.meaning for check in all_checks()}
-    rows = "\n".join(
-        f"| {sentences(name)} | {sentences(meanings.get(name, ''))} | {sentences(formula_line(problem))} |"
-        for name, problem in problems.items()
-    )
-    diagnosis = "" if said in problems.values() else f"**Diagnosis:** {sentences(said)}\n\n"
-    return (
-        f"{len(problems)} of the {tried} check{'s' if tried > 1 else ''} that run the changed code fail"
-        f"{'s' if len(problems) == 1 else ''}.\n\n{diagnosis}"
-        f"{{.wide}}\n| check | requires | says here |\n|---|---|---|\n{rows}"
-    )
+    """What finds the bug, and what it says."""
+    exhibit = stored(bug)
+    by = sentences(exhibit.found_by)
+    says = f"**{by[0].upper()}{by[1:]}:** {sentences(exhibit.says)}"
+    return f"{says}\n\n**Diagnosis:** {sentences(exhibit.diagnosis)}" if exhibit.diagnosis else says

@@ -25,9 +25,9 @@ from npformer.functional import OPERATIONS
 from npformer.lab.lessons.broken import FAULT, LAST_FAULT, broken_case
 from npformer.lab.lessons.lessons import BROKEN_FILE, Lesson
 from npformer.lab.museum.bugs import bug
-from npformer.lab.museum.demonstration import ABOVE, BELOW, PLACES
+from npformer.lab.museum.comparison import ABOVE, BELOW, PLACES
 from npformer.lab.museum.patch import changed_functions
-from npformer.lab.museum.stored import Exhibit, stored
+from npformer.lab.museum.stored import stored
 from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, defendants, judge
 
 Answer: TypeAlias = "tuple[int, ...] | float | frozenset[str]"
@@ -160,22 +160,16 @@ def _with_bug(name: str, operation: str, text: str, answer: Callable[..., Any]) 
     return Question(text.format_map(shapes), _plain(answer(row.backward, wrong, story.upstream, cache)))
 
 
-def _kept(name: str) -> Exhibit:
-    kept = stored(bug(name))
-    assert kept is not None  # tests/lab/test_museum_stored.py demands it
-    return kept
-
-
 def _spoilt(name: str, what: str, *gradients: str) -> Question:
     """About the gradients that a bug spoils, as the museum's diagnosis names them."""
-    spoilt = _kept(name).detections.diagnosis.partition(":")[0].split(", ")
+    spoilt = stored(bug(name)).diagnosis.partition(":")[0].split(", ")
     return Question(f"{what} Which gradients are wrong?", frozenset(f"d{each}" for each in spoilt), gradients)
 
 
 def _ends(name: str, what: str) -> Question:
     """About the training loss of runs with a bug."""
     text = f"Where does the training loss end {what}, seen from runs without the bug?"
-    return Question(text, frozenset({getattr(_kept(name).comparison, "place", "")}), PLACES)
+    return Question(text, frozenset({getattr(stored(bug(name)).comparison, "place", "")}), PLACES)
 
 
 def _mutant() -> Question:

@@ -9,16 +9,11 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from npformer.cli.main import main
-from npformer.lab.museum import demonstration, detections
-from npformer.lab.museum.bugs import bug
-from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.detections import prepare
 from npformer.run import metrics
 from npformer.run.config_file import read_toml
 from npformer.run.options import SECTIONS
@@ -216,25 +211,6 @@ def resume(cli, run):
 def copied(trained, tmp_path):
     """copied(name): a copy of the finished run, to be changed."""
     return lambda name: Path(shutil.copytree(trained, tmp_path / name))
-
-
-@cache
-def _prepared(names, bugs):
-    chosen = tuple(check for check in all_checks() if check.name in names)
-    assert len(chosen) == len(names)
-    return prepare(chosen, [bug(name) for name in bugs])
-
-
-@pytest.fixture
-def quick_museum(monkeypatch):
-    """quick_museum(checks, bugs): these checks alone look at these bugs, and a run with a bug has three steps."""
-
-    def use(checks, bugs):
-        compare = demonstration.compare
-        monkeypatch.setattr(demonstration, "compare", lambda one: compare(one, steps=3))
-        monkeypatch.setattr(detections, "prepared", lambda: _prepared(checks, tuple(bugs)))
-
-    return use
 
 
 def options_of(run):

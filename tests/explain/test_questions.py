@@ -7,7 +7,7 @@ import pytest
 from npformer.errors import ConfigError
 from npformer.explain.questions import QUESTIONS, Question, judged, questions
 from npformer.lab.lessons import LESSONS, lesson
-from npformer.lab.museum.demonstration import ABOVE, BELOW
+from npformer.lab.museum.comparison import ABOVE, BELOW
 from npformer.lab.mutation_testing import CRASHED
 
 #: By hand, in the lessons' order. Sizes of the samples: 1 text, 3 tokens, 3 features in and 2 out, one head of width 2.

@@ -1,21 +1,17 @@
 """The bugs as data: complete, readable, and shown as wide as the terminal."""
 
 import math
-import pickle
 import re
 from collections import Counter
 
-import numpy as np
 import pytest
 
-from npformer.data import SequenceTask
 from npformer.errors import ConfigError
 from npformer.io import terminal
 from npformer.lab.museum import text
 from npformer.lab.museum.bugs import BUGS, bug
-from npformer.lab.museum.demonstration import Comparison, Course, Ends, _step, compare, right_course
-from npformer.lab.museum.detections import Detections
-from npformer.lab.museum.empty_tests import EMPTY_TESTS
+from npformer.lab.museum.comparison import ABOVE, AMONG, BELOW, Comparison, Course, End
+from npformer.lab.museum.stored import stored
 
 #: Of the collection of real bugs: all that are bugs of a backward, a wiring, a loop or a test.
 NUMBERS = set(range(1, 31))
@@ -44,7 +40,6 @@ def test_every_bug_is_complete(one):
     assert "  " not in one.story
     assert (one.run is None) == bool(one.instead)
     assert bool(one.test) == (one.category == BUGS[-1].category)
-    assert not one.test or one.test in EMPTY_TESTS
 
 
 @pytest.mark.parametrize("columns", [60, 80])
@@ -52,17 +47,8 @@ def test_every_bug_is_complete(one):
 def test_everything_fits_the_terminal(one, columns, monkeypatch):
     for module in (text, terminal):
         monkeypatch.setattr(module, "columns", lambda: columns)
-    detections = Detections(
-        one, 5, {"gradient of something": "a problem " * 12, "b": "c", "d": "e", "f": "g", "h": "i"}, "why " * 30
-    )
-    course, end = Course((2.0, 1.0), 0.5), Ends(1.5, 0.5)
-    shown = [
-        text.row(detections),
-        text.label(one),
-        text.findings(one, detections, Comparison(course, course, (end,), (end,))),
-    ]
-    shown += [text.heading(one.category), text.row(Detections(one, 5, {}, ""))]
-    shown += [text.findings(one, detections, None), text.listing([one])]
+    exhibit = stored(one)
+    shown = [text.listing([one]), text.table([one], {one.id: exhibit}), text.label(one), text.findings(one, exhibit)]
     assert all(len(line) <= columns for part in shown for line in part.splitlines())
 
 
@@ -72,20 +58,7 @@ def test_an_id_that_is_not_there_names_the_nearest():
         bug("causal-of")
 
 
-def test_bugs_and_results_travel_between_processes():
-    table = [Detections(one, 1, {"a": "b"}, "c") for one in BUGS]
-    assert pickle.loads(pickle.dumps(table)) == table
-
-
-def test_a_short_run_is_wrong_with_the_bug_and_right_without():
-    comparison = compare(bug("causal-off"), steps=12)
-    assert len(comparison.right.losses) == len(comparison.wrong.losses) == 12
-    assert comparison.right.losses[0] != comparison.wrong.losses[0]
-    assert comparison == compare(bug("causal-off"), steps=12)
-
-
 RIGHT = ((1.0, 0.5), (2.0, 0.7), (1.5, 0.6))
-ABOVE, AMONG, BELOW = "above", "among", "below"
 
 
 @pytest.mark.parametrize(
@@ -103,26 +76,10 @@ ABOVE, AMONG, BELOW = "above", "among", "below"
     ],
 )
 def test_what_training_tells_is_judged_by_all_seeds(wrong, place, said):
-    course = Course((2.0, 1.0), 0.5)
-    found = Comparison(course, course, tuple(Ends(*end) for end in RIGHT), tuple(Ends(*end) for end in wrong))
+    found = Comparison(*(Course((2.0, 1.0), tuple(End(*end) for end in ends)) for ends in (RIGHT, wrong)))
     assert found.place == place
     assert said in found.verdict
-    assert found.told[0] == "loss 1.000 to 2.000, 50 to 70 % of held-out words right, over 3 seeds"
-
-
-def test_a_course_of_another_seed_has_other_words_and_weights(numpy64):
-    task = SequenceTask("reverse", seed=1, symbols=8)
-    weights = [_step({}, numpy64, task, seed).model.arena.values for seed in (0, 1)]
-    assert not np.any(weights[0][weights[0] != 0][:100] == weights[1][weights[1] != 0][:100])
-    first, other = (right_course({}, 2, seed) for seed in (0, 1))
-    assert first.losses[0] != other.losses[0]
-    assert right_course({}, 2, 1) == other
-
-
-@pytest.mark.parametrize("name", sorted({option for one in BUGS for option in one.run or ()}))
-def test_every_option_of_a_run_is_one_that_is_read(name):
-    known = {*_step.__globals__["_OF_MODEL"], *_step.__code__.co_consts, "clip_norm", "accumulate", "label_smoothing"}
-    assert name in known | {"equal_lengths"}
+    assert str(found.right) == "loss 1.000 to 2.000, 50 to 70 % of held-out words right, over 3 seeds"
 
 
 def test_a_heading_begins_with_a_capital_letter_or_a_symbol():

@@ -102,22 +102,6 @@ def test_default_arguments_are_changed_and_restored():
     np.testing.assert_array_equal(forward(x, np.ones(2), np.zeros(2))[0], right)
 
 
-def test_a_patch_inside_a_patch():
-    right = gradient(softmax_backward)
-    with patched([TWICE]):
-        with patched(
-            [
-                Edit(
-                    "npformer.functional.softmax:softmax_forward",
-                    "return y, SoftmaxCache(y)",
-                    "return -y, SoftmaxCache(y)",
-                )
-            ]
-        ):
-            np.testing.assert_allclose(gradient(softmax_backward), 2 * right)
-        np.testing.assert_allclose(gradient(softmax_backward), 2 * right)
-
-
 @pytest.mark.parametrize(
     ("edit", "message"),
     [

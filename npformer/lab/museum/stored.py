@@ -1,11 +1,7 @@
-"""What the museum shows of each bug, stored: the findings of the checks, and the course of the two short runs,
-and how such runs end with each seed.
+"""What the museum shows of each bug: what finds it, and short runs with and without it.
 
-``python -m benchmarks.museum`` writes exhibits.jsonl: a line for each run without a bug, then a line for each bug. A
-line has the digest of what it was made of, so what was stored of a bug that has changed since is not shown.
-
-A loss is stored with four significant digits, as many as a picture can show. A run computes in float32, so its last
-bits depend on the processor.
+``python -m benchmarks.museum`` makes it and writes exhibits.jsonl: a line for each run without a bug, then a line for
+each bug, with the digest of what it was made of: what was stored of a bug that has changed since is not shown.
 """
 
 from __future__ import annotations
@@ -13,111 +9,59 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache, partial
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from npformer.io.percent import finite
+from npformer.errors import DataError
 from npformer.lab.mistake import Mistake
-from npformer.lab.museum import demonstration
-from npformer.lab.museum.demonstration import Comparison, Course, Ends, ends, right_course, wrong_course
-from npformer.lab.museum.detections import Detections, examine
+from npformer.lab.museum.comparison import Comparison, Course, End
 
 PLACE = Path(__file__).parent / "exhibits.jsonl"
-DIGITS = 4
 
 Line: TypeAlias = Mapping[str, Any]
 
 
 class Exhibit(NamedTuple):
-    """The findings of the checks on a bug, and the two runs; None if training cannot show it."""
+    """What finds the bug first, what it says, and its diagnosis, if any; the runs, None if training cannot show it."""
 
-    detections: Detections
+    found_by: str
+    says: str
+    diagnosis: str
     comparison: Comparison | None
 
 
-def made(bug: Mistake) -> Exhibit:
-    """Run the checks and train, in up to a minute."""
-    return Exhibit(examine(bug), None if bug.run is None else demonstration.compare(bug))
-
-
-def stored(bug: Mistake) -> Exhibit | None:
-    """What is stored of the bug as it is now, or None."""
-    line = known().get(bug.id)
+def stored(bug: Mistake) -> Exhibit:
+    """What is stored of the bug. Raises DataError if nothing is, of the bug as it is now."""
+    line = lines().get(bug.id)
     if line is None or line["of"] != digest(bug):
-        return None
-    detections = Detections(bug, line["tried"], line["problems"], line["diagnosis"])
-    if bug.run is None:
-        return Exhibit(detections, None)
-    right = known()[_run(bug.run)]
-    return Exhibit(detections, Comparison(_course(right), _course(line), _ends(right), _ends(line)))
-
-
-def with_bug(lines: Mapping[str, Line], bug: Mistake) -> dict[str, Line]:
-    """The lines, with those of a bug: kept if they are of the bug as it is now, else made anew."""
-    known = dict(lines)
-    if bug.run is not None and _run(bug.run) not in known:
-        known[_run(bug.run)] = {"run": _run(bug.run)} | _line(partial(right_course, bug.run))
-    if bug.id not in known or known[bug.id]["of"] != digest(bug):
-        known[bug.id] = _made_line(bug)
-    return known
-
-
-def as_text(lines: Mapping[str, Line], bugs: Iterable[Mistake]) -> str:
-    """The file's text: the lines of the runs without a bug, then those of these bugs, as far as there are any."""
-    ordered = list(bugs)
-    names = [*dict.fromkeys(_run(bug.run) for bug in ordered if bug.run is not None), *(bug.id for bug in ordered)]
-    return "".join(json.dumps(lines[name], ensure_ascii=False) + "\n" for name in names if name in lines)
+        raise DataError(f"{bug.id}: nothing is stored of this bug as it is now; make it: python -m benchmarks.museum")
+    runs = None if bug.run is None else Comparison(_course(lines()[run_name(bug.run)]), _course(line))
+    return Exhibit(line["found_by"], line["says"], line["diagnosis"], runs)
 
 
 @cache
-def known() -> Mapping[str, Line]:
+def lines() -> Mapping[str, Line]:
     """The stored lines, by the bug's id or the run's options."""
-    if not PLACE.exists():
-        return {}
-    lines = [json.loads(line) for line in PLACE.read_text(encoding="utf-8").splitlines()]
-    return {line.get("bug") or line["run"]: line for line in lines}
+    made = map(json.loads, PLACE.read_text(encoding="utf-8").splitlines())
+    return {line.get("bug") or line["run"]: line for line in made}
 
 
 def digest(bug: Mistake) -> str:
     """Of everything that a bug's line is made of, except the program itself."""
-    of: tuple[Any, ...] = (bug.edits, bug.run, bug.test, demonstration.MODEL, demonstration.STEPS)
-    of += () if bug.run is None else (demonstration.SEEDS,)
-    return hashlib.sha256(repr(of).encode()).hexdigest()[:12]
+    return hashlib.sha256(repr((bug.edits, bug.run, bug.test)).encode()).hexdigest()[:12]
 
 
-def rounded(loss: float) -> float | None:
-    """A loss as it is stored; None if it is not finite."""
-    return float(f"{loss:.{DIGITS}g}") if math.isfinite(loss) else None
-
-
-def _made_line(bug: Mistake) -> dict[str, Any]:
-    detections = examine(bug)
-    line = {"bug": bug.id, "of": digest(bug), "tried": detections.tried, "problems": detections.problems}
-    line |= {"diagnosis": detections.diagnosis}
-    return line if bug.run is None else line | _line(partial(wrong_course, bug))
-
-
-def _run(options: Mapping[str, Any]) -> str:
+def run_name(options: Mapping[str, Any]) -> str:
+    """The name of the run without a bug that has these options."""
     return json.dumps(options, sort_keys=True)
 
 
-def _line(train: Callable[..., Course]) -> dict[str, Any]:
-    course = train()
-    return {
-        "exact_match": finite(course.exact_match),
-        "trouble": course.trouble,
-        "losses": [rounded(loss) for loss in course.losses],
-        "ends": [[rounded(value) for value in end] for end in ends(course, lambda seed: train(seed=seed))],
-    }
-
-
-def _ends(line: Line) -> tuple[Ends, ...]:
-    return tuple(Ends(*(math.nan if value is None else value for value in end)) for end in line["ends"])
-
-
 def _course(line: Line) -> Course:
-    losses = tuple(math.nan if loss is None else loss for loss in line["losses"])
-    exact = line["exact_match"]
-    return Course(losses, math.nan if exact is None else exact, line["trouble"])
+    ends = tuple(End(*map(_number, end)) for end in line["ends"])
+    return Course(tuple(map(_number, line["losses"])), ends, line["trouble"])
+
+
+def _number(stored: float | None) -> float:
+    return math.nan if stored is None else stored

@@ -1,11 +1,11 @@
-"""The museum's output, as wide as the terminal: the list, the table of detections, the page of one bug."""
+"""The museum's output, as wide as the terminal: the list, the table of what finds each bug, the page of one."""
 
 from __future__ import annotations
 
 import difflib
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -13,9 +13,9 @@ from npformer.io.percent import percent
 from npformer.io.terminal import columns, counted, fill
 from npformer.lab.lessons.lessons import LESSONS
 from npformer.lab.mistake import Mistake
-from npformer.lab.museum.demonstration import Comparison
-from npformer.lab.museum.detections import Detections, only_detectors
+from npformer.lab.museum.comparison import STEPS, Comparison
 from npformer.lab.museum.patch import edited_sources
+from npformer.lab.museum.stored import Exhibit
 from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, SURVIVED, Outcome
 
 MARGIN = " " * 4
@@ -30,49 +30,25 @@ _ID = 33  # width of the longest id and two spaces
 
 def listing(bugs: Sequence[Mistake]) -> str:
     """Ids and titles, category by category."""
+    return _by_category(bugs, lambda one: _entry(one.id, one.title))
+
+
+def table(bugs: Sequence[Mistake], exhibits: Mapping[str, Exhibit]) -> str:
+    """What finds each bug, and the diagnosis, category by category."""
+
+    def row(one: Mistake) -> str:
+        exhibit = exhibits[one.id]
+        says = fill(exhibit.diagnosis or exhibit.says, first=" " * 6, hanging=" " * 8)
+        return f"{_entry(one.id, exhibit.found_by)}\n{says}"
+
+    return _by_category(bugs, row)
+
+
+def _by_category(bugs: Sequence[Mistake], row: Callable[[Mistake], str]) -> str:
     lines = []
-    for category, group in groupby(bugs, key=lambda e: e.category):
-        lines.append(category.upper())
-        lines += [_entry(e.id, e.title) for e in group]
+    for category, group in groupby(bugs, key=lambda one: one.category):
+        lines += [category.upper(), *map(row, group)]
     return "\n".join([*lines, f"{counted(len(bugs), 'bug')}. Look at one: npformer museum show ID"])
-
-
-def row(detections: Detections) -> str:
-    """A bug's lines in the table of detections: the number of checks that detect it, the first one, the diagnosis."""
-    e = detections.bug
-    if detections.survives():
-        return _entry(e.id, f"SURVIVES all {detections.tried} checks that run it")
-    names = list(detections.problems)
-    first = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-    return _entry(e.id, first) + "\n" + fill(detections.diagnosis, first=" " * 6, hanging=" " * 8)
-
-
-def heading(category: str) -> str:
-    """The line above a category's rows."""
-    return f"\n{category.upper()}".ljust(_ID + 1) + "detected by"
-
-
-def verdict(table: Sequence[Detections], without: Sequence[str], seconds: float) -> str:
-    """The last lines: the number of detected bugs, the survivors, and the indispensable checks."""
-    survivors = [detections.bug.id for detections in table if detections.survives(without)]
-    left_out = f" without {', '.join(without)}" if without else ""
-    lines = [f"\n{len(table) - len(survivors)} of {len(table)} bugs detected{left_out} ({seconds:.0f} s)"]
-    lines += [f"SURVIVES: {name}" for name in survivors]
-    return "\n".join([*lines, *_single(table)])
-
-
-def _single(table: Sequence[Detections]) -> Iterator[str]:
-    """For each check, the bugs that would survive without it."""
-    alone = only_detectors(table)
-    used = {name for detections in table for name in detections.problems}
-    if alone:
-        yield "\nWITHOUT THIS CHECK ALONE".ljust(_ID + 1) + "these would survive"
-        yield from (_entry(name, ", ".join(ids)) for name, ids in alone.items())
-    if len(used) > len(alone):
-        yield fill(
-            f"Each of the other {len(used) - len(alone)} checks that detected something can be left out: "
-            "another one detects the same."
-        )
 
 
 def label(e: Mistake) -> str:
@@ -88,10 +64,10 @@ def label(e: Mistake) -> str:
     return "\n\n".join(parts)
 
 
-def findings(e: Mistake, detections: Detections, comparison: Comparison | None) -> str:
-    """What the checks and the two runs find."""
+def findings(e: Mistake, exhibit: Exhibit) -> str:
+    """What finds the bug, and what the runs show."""
     lesson = [f"\nnpformer lessons {each.number} has this bug." for each in LESSONS if each.bug == e.id]
-    return "\n".join([*_found(detections), "", *_shown(e, comparison), *lesson])
+    return "\n".join([*_found(exhibit), "", *_shown(e, exhibit.comparison), *lesson])
 
 
 def _change(e: Mistake) -> Iterator[str]:
@@ -112,27 +88,19 @@ def _folded(mark: str, code: str) -> list[str]:
     return [f"    {mark} {margin}{parts[0]}", *(f"    {mark} {margin}    {part}" for part in parts[1:])]
 
 
-def _found(detections: Detections) -> Iterator[str]:
-    if detections.survives():
-        yield f"SURVIVES all {detections.tried} checks that run the changed code."
-        return
-    yield f"Detected by {counted(len(detections.problems), 'check')} of {detections.tried} that run the changed code:"
-    for name, problem in list(detections.problems.items())[:4]:
-        yield fill(f"  {name}: {problem}", hanging=MARGIN)
-    if len(detections.problems) > 4:
-        yield f"  and {len(detections.problems) - 4} more"
-    if detections.diagnosis not in detections.problems.values():
-        yield fill(f"Diagnosis: {detections.diagnosis}", hanging=MARGIN)
+def _found(exhibit: Exhibit) -> Iterator[str]:
+    yield fill(f"Found by {exhibit.found_by}: {exhibit.says}", hanging=MARGIN)
+    if exhibit.diagnosis:
+        yield fill(f"Diagnosis: {exhibit.diagnosis}", hanging=MARGIN)
 
 
 def _shown(e: Mistake, comparison: Comparison | None) -> Iterator[str]:
     if comparison is None:
         yield fill(f"There is no picture of this bug. {e.instead}")
         return
-    steps = len(comparison.right.losses)
-    yield fill(f"In training, after {steps} steps of reversing words of up to six letters:")
-    for name, told in zip(("right", "wrong"), comparison.told, strict=True):
-        yield fill(f"  {name}   {told}", hanging=" " * 10)
+    yield fill(f"In training, after {STEPS} steps of reversing words of up to six letters:")
+    for name, course in comparison._asdict().items():
+        yield fill(f"  {name}   {course}", hanging=" " * 10)
     yield fill(comparison.verdict)
 
 

@@ -1,0 +1,1 @@
+"""Makes the museum's store: what finds each bug, and what short runs with and without it show."""
