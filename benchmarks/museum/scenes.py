@@ -91,5 +91,4 @@ SCENES = {
     "training steps in slots": partial(steps, several=True, slots=4),
     "a run that stops and goes on": resumed,
     "decoding": decoded,
-    "a forward without a key": lambda backend: {"a logit": model(backend)(SRC, TGT_IN)},
 }

@@ -17,8 +17,7 @@ from npformer.lab.museum.stored import stored
 NUMBERS = set(range(1, 31))
 
 
-def test_how_many_there_are():
-    assert len(BUGS) >= 60
+def test_no_bug_is_there_twice():
     assert max(Counter(one.id for one in BUGS).values()) == 1
     assert max(Counter(one.edits for one in BUGS if not one.test).values()) == 1
 
@@ -32,7 +31,6 @@ def test_every_bug_is_complete(one):
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", one.id)
     assert len(one.id) < 34
     assert one.edits
-    assert one.title
     assert one.right != one.wrong
     assert one.seen
     sentences = re.findall(r"[.?!](?:\s|$)", one.story)
