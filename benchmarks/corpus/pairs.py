@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from npformer.lab.museum.quote import replaced
+from npformer.lab.mistake import Edit
+from npformer.lab.quote import replaced
 
 HERE = Path(__file__).parent
 LISTS = ("foreign", "verdicts", "precision", "regimes", "sources", "judge", "tolerance")
@@ -26,17 +27,14 @@ _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class Mistake:
-    """``old``, which occurs once in the function ``where`` ("f", "f.inner", "Class.method"), becomes ``new``.
+class Mistake(Edit):
+    """In the function ``where`` ("f", "f.inner", "Class.method") old becomes new.
 
     kinds: what a person would name as the cause; size: as a relative error, of one that its precision hides; regime:
     where it shows; seen: the public report that it is made after.
     """
 
-    old: str
-    new: str
     says: str = ""
-    where: str = ""
     kinds: tuple[str, ...] = ()
     regime: str = ""
     seen: str = ""
@@ -117,7 +115,7 @@ def pairs(which):
 
 def _pair(which, theme, one):
     text = "\n\n\n".join(part.strip("\n") for part in (theme.get("setup", ""), one.get("code", "")) if part) + "\n"
-    mistakes = tuple(Mistake(**_frozen(each)) for each in one.get("mistake", ()))
+    mistakes = tuple(Mistake(**{"where": ""} | _frozen(each)) for each in one.get("mistake", ()))
     rest = _frozen({key: x for key, x in one.items() if key not in ("code", "mistake")})
     return Pair(which, theme["name"], text=text, mistakes=mistakes, **{"reference": theme.get("reference", "")} | rest)
 

@@ -15,7 +15,7 @@ from benchmarks.corpus.pairs import LISTS, Mistake, as_tuple, loaded, mistaken, 
 from benchmarks.measured import RESULTS
 from npformer.check.diagnosis import patterns
 from npformer.check.inputs import is_float
-from npformer.lab.museum.quote import QuoteError
+from npformer.lab.quote import QuoteError
 
 CASES = list(asked.cases())
 H = 1e-6
@@ -72,7 +72,7 @@ def test_a_mistake_that_fits_nowhere_or_twice_is_refused():
     text = "def f(x):\n    y = x + x\n    return y\n"
     for old in ("x * x", "x"):
         with pytest.raises(QuoteError, match="expected this code exactly once"):
-            mistaken(text, Mistake(old, "1", where="f"))
+            mistaken(text, Mistake("f", old, "1"))
 
 
 @pytest.fixture
