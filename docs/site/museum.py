@@ -13,6 +13,7 @@ from docs.site.operations import contents
 from docs.site.places import address, write
 from docs.site.plain_text import sentences
 from docs.site.recordings import MODELS, SHOWCASE
+from npformer.check import INVARIANTS
 from npformer.io.progress_bar import watched
 from npformer.lab.mistake import Mistake
 from npformer.lab.museum.bugs import BUGS
@@ -192,8 +193,9 @@ def effect(bug: Mistake) -> str:
 
 
 def found(bug: Mistake) -> str:
-    """What finds the bug, and what it says."""
+    """What finds the bug, with an invariant's claim, and what it says."""
     exhibit = stored(bug)
-    by = sentences(exhibit.found_by)
-    says = f"**{by[0].upper()}{by[1:]}:** {sentences(exhibit.says)}"
+    by, claim = sentences(exhibit.found_by), INVARIANTS.get(exhibit.found_by.removeprefix("invariant: "))
+    meaning = f" ({sentences(claim.meaning)})" if claim else ""
+    says = f"**{by[0].upper()}{by[1:]}**{meaning}: {sentences(exhibit.says)}"
     return f"{says}\n\n**Diagnosis:** {sentences(exhibit.diagnosis)}" if exhibit.diagnosis else says

@@ -1,1 +1,1 @@
-"""The museum: real bugs and similar ones, as small changes of the correct code, and the checks that find them."""
+"""The museum: real bugs and similar ones, as small changes of the correct code, and what finds them."""
