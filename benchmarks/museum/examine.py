@@ -124,11 +124,11 @@ def by_invariant(name, backend):
         return None
     case = cases()[name]
     try:
-        rows = certify(case.build(backend), *case.inputs, device=backend.device, **case.options).rows
+        report = certify(case.build(backend), *case.inputs, device=backend.device, **case.options)
     except Exception:
         return None  # the gradient check has said so
-    row = next((row for row in rows if row.fails), None)
-    return row and Finding(f"invariant: {row.name}", f"{name}: {row.violation or row.reason}")
+    claim = next((claim for claim in report.claims if claim.fails), None)
+    return claim and Finding(f"invariant: {claim.name}", f"{name}: {claim.reason}")
 
 
 def by_numbers(name, backend):
