@@ -20,6 +20,7 @@ from docs.site.places import write
 from npformer.check.diagnosis.mutants import mutants
 from npformer.lab.grader import EXERCISES, Exercise
 from npformer.lab.grader.cases import cases_of
+from npformer.lab.grader.exercises import HINTS
 from npformer.lab.grader.parts.functions import TEXTS
 from npformer.lab.grader.parts.operations import imports
 from npformer.lab.grader.templates import template
@@ -34,12 +35,14 @@ FILES: dict[str, tuple[str, ...]] = {
     "check/diagnosis/patterns": ("Clues", "by_pattern"),
     "io/percent": ("percent",), "lab/grader/tree": (),
     "lab/grader/source": ("Source", "BANNED", "refusal"),
-    "lab/grader/judge": (), "lab/grader/findings": (), "lab/grader/mistake": (), "lab/grader/mistakes_simple": (),
-    "lab/grader/mistakes_tokens": (), "lab/grader/mistakes_composite": (), "lab/grader/diagnosis": (),
+    "lab/grader/judge": (), "lab/grader/findings": (), "lab/grader/diagnosis": (),
     "lab/grader/faults": (), "lab/grader/hints": (), "lab/grader/grade": ("grade_exercise",),
     "lab/grader/report": ("verdict", "to_dict", "folded"), "lab/grader/child/slopes": (),
 }  # fmt: skip
-_KEPT = ("name", "title", "formula", "arguments", "wrt", "gradients", "upstream", "outputs", "functions")
+_KEPT = (
+    "name", "title", "formula", "arguments", "wrt", "gradients", "upstream", "outputs", "functions", "hints",
+    "mistakes",
+)  # fmt: skip
 
 
 #: Where the page is in the site.
@@ -97,12 +100,13 @@ def worker(libraries: Libraries) -> str:
 
 
 def _modules() -> dict[str, str]:
-    """Every Python file that runs in the page."""
+    """Every Python file that runs in the page, and the hints."""
     theirs = {path: (PACKAGE / f"{path}.py").read_text(encoding="utf-8") for path in FILES}
     files = {f"npformer/{path}.py": rewritten(theirs[path], only) for path, only in FILES.items()}
     files["npformer/lab/grader/leaves.py"] = rewritten((PACKAGE / "lab/grader/runner.py").read_text(), ("_leaves",))
     whole = "\n\n".join(TEXTS.values())
     files["npformer/lab/grader/parts/operations.py"] = rewritten(f"{imports(whole)}\n\n{whole}")
+    files["data/hints.json"] = json.dumps(HINTS)
     folder = HERE / "python"
     return files | {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*.py"))}
 

@@ -76,7 +76,7 @@ class _Rewrite(ast.NodeTransformer):
         return self.generic_visit(made) if made else None
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
-        of_types = ("tuple", "list", "dict", "Callable", "Iterator", "Mapping")  # a name for a type
+        of_types = ("tuple", "list", "dict", "Callable", "Iterator", "Mapping", "Sequence")  # a name for a type
         value = node.value
         if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Name) and value.value.id in of_types:
             return None

@@ -3,55 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from npformer.lab.grader.diagnosis import Explanation, explain
-from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.diagnosis import Fault, explain
+from npformer.lab.grader.exercises import HINTS, Exercise
 from npformer.lab.grader.findings import Finding
-from npformer.lab.grader.hints import BY_CONDUCT, GENERAL, for_error, for_forward, for_order
+from npformer.lab.grader.hints import for_error, for_forward, told
 from npformer.lab.grader.judge import Result
 from npformer.lab.grader.source import Source
 
 
-class Fault(NamedTuple):
-    """One fault: the gradients that it spoils (none for a fault of another kind), and why."""
-
-    gradients: tuple[str, ...]
-    explanation: Explanation
-
-
 def faults_of(
     exercise: Exercise, source: Source, outcomes: Sequence[Result], findings: Sequence[Finding]
-) -> tuple[Fault, ...]:
+) -> Iterator[Fault]:
     """The faults: an exception, the forward, the order, the gradients from the output on, and conduct."""
     wrong = [finding.name for finding in findings if not finding.ok]
-    return (
-        *_errors(exercise, source, outcomes),
-        *_of_whole(exercise, outcomes, wrong),
-        *_of_gradients(exercise, outcomes, wrong),
-        *(_plain(name, BY_CONDUCT[name]) for name in _conduct(outcomes, wrong)),
-    )
-
-
-def _plain(cause: str, hints: tuple[str, str, str]) -> Fault:
-    return Fault((), Explanation(cause, "", hints))
-
-
-def _errors(exercise: Exercise, source: Source, outcomes: Sequence[Result]) -> Iterator[Fault]:
-    """The first exception in the learner's code."""
-    for outcome in outcomes:
-        failure = outcome.failure
-        if failure is not None and failure["type"] != "TimeLimit":
-            yield _plain(failure["type"], for_error(failure, source.line(failure["line"]), exercise))
-            return
-
-
-def _of_whole(exercise: Exercise, outcomes: Sequence[Result], wrong: Sequence[str]) -> Iterator[Fault]:
-    """A forward that is another function, and right gradients in another order."""
+    failures = [outcome.failure for outcome in outcomes if outcome.failure and not outcome.late]
+    for failure in failures[:1]:
+        yield Fault(failure["type"], "", for_error(failure, source.line(failure["line"]), exercise))
     if "forward" in wrong and any(outcome.other_forward for outcome in outcomes):
-        yield _plain("forward", for_forward(exercise))
+        yield Fault("forward", "", for_forward(exercise))
     if "order" in wrong:
-        yield _plain("order", for_order(exercise))
+        names = {"wrt": ", ".join(exercise.wrt), "gradients": ", ".join(exercise.gradients)}
+        yield Fault("order", "", told("order", **names))
+    yield from _of_gradients(exercise, outcomes, wrong)
+    conduct = ["structure"] if any(outcome.complaint for outcome in outcomes) and "order" not in wrong else []
+    conduct += ["measured"] if any(outcome.measuring for outcome in outcomes) else []
+    for name in [*conduct, *(name for name in ("inputs", "cache", "time", "process") if name in wrong)]:
+        yield Fault(name, "", HINTS[name])
 
 
 def _of_gradients(exercise: Exercise, outcomes: Sequence[Result], wrong: Sequence[str]) -> list[Fault]:
@@ -64,30 +42,20 @@ def _of_gradients(exercise: Exercise, outcomes: Sequence[Result], wrong: Sequenc
     left = [name for name in computed if name in wrong]
     faults: list[Fault] = []
     while left:
-        explanation = explain(exercise, left[-1], outcomes)
-        spoiled = [name for name in left if name == left[-1] or name in explanation.covers]
+        cause, seen, hints, explained = explain(exercise, left[-1], outcomes)
+        spoiled = tuple(name for name in left if name == left[-1] or name in explained)
         left = [name for name in left if name not in spoiled]
-        faults = _joined(faults, Fault(tuple(spoiled), explanation))
-    particular = [fault for fault in faults if fault.explanation.hints not in GENERAL]
+        faults = _joined(faults, Fault(cause, seen, hints, spoiled))
+    particular = [fault for fault in faults if fault.hints not in (HINTS["undo"], HINTS["parts"])]
     return particular or faults[:1]
 
 
 def _joined(faults: list[Fault], fault: Fault) -> list[Fault]:
     """The faults with one more, or with one that has more gradients: the same mistake in several of them."""
     for i, other in enumerate(faults):
-        one, two = fault.explanation, other.explanation
-        if (one.cause, one.hints[:2]) == (two.cause, two.hints[:2]):
-            seen = " ".join(dict.fromkeys(filter(None, (one.seen, two.seen))))
-            last = "; ".join(dict.fromkeys((one.hints[2], two.hints[2])))
-            both = Explanation(two.cause, seen, (*two.hints[:2], last), two.covers)
-            return [*faults[:i], Fault((*fault.gradients, *other.gradients), both), *faults[i + 1 :]]
+        if (fault.cause, *fault.hints[:2]) == (other.cause, *other.hints[:2]):
+            seen = " ".join(dict.fromkeys(filter(None, (fault.seen, other.seen))))
+            last = "; ".join(dict.fromkeys((fault.hints[2], other.hints[2])))
+            both = Fault(other.cause, seen, (*other.hints[:2], last), fault.gradients + other.gradients)
+            return [*faults[:i], both, *faults[i + 1 :]]
     return [*faults, fault]
-
-
-def _conduct(outcomes: Sequence[Result], wrong: Sequence[str]) -> Iterator[str]:
-    """The names of the answer's faults other than wrong numbers."""
-    if any(outcome.complaint for outcome in outcomes) and "order" not in wrong:
-        yield "structure"
-    if any(outcome.measuring for outcome in outcomes):
-        yield "measured"
-    yield from (name for name in ("inputs", "cache", "time", "process") if name in wrong)

@@ -49,7 +49,7 @@ def forward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Resu
     complaints = [t.complaint for t in outcomes if t.complaint and not t.outputs]
     if complaints:
         return [Finding(name, False, complaints[0])]
-    failed = [t for t in outcomes if t.failure and t.failure["step"] == "forward" and not _time(t)]
+    failed = [t for t in outcomes if t.failure and t.failure["step"] == "forward" and not t.late]
     if failed:
         return [_failure(exercise, source, failed, "forward")]
     bad = [t for t in outcomes if t.outputs and not t.forward_ok]
@@ -65,7 +65,7 @@ def forward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Resu
 
 def backward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Result]) -> list[Finding]:
     """Each gradient, or the reason why it was not computed."""
-    tried = [t for t in outcomes if t.outputs and not _time(t)]
+    tried = [t for t in outcomes if t.outputs and not t.late]
     findings = []
     if tried and all(t.blank for t in tried):
         return [Finding("backward", False, f"{exercise.name}_backward is still empty: fill it in")]
@@ -199,10 +199,6 @@ def _percent(error: float) -> str:
         if error >= 1e-4
         else f"{error:.1e} of its largest entry"
     )
-
-
-def _time(outcome: Any) -> bool:
-    return bool(outcome.failure and outcome.failure["type"] == "TimeLimit")
 
 
 class Order(NamedTuple):

@@ -10,8 +10,9 @@ from typing import Any
 from npformer.errors import DataError
 from npformer.io.child_process import Limits
 from npformer.lab.grader.cases import cases_of
+from npformer.lab.grader.diagnosis import Fault
 from npformer.lab.grader.exercises import Exercise
-from npformer.lab.grader.faults import Fault, faults_of
+from npformer.lab.grader.faults import faults_of
 from npformer.lab.grader.findings import Finding, backward_findings, conduct_findings, forward_findings
 from npformer.lab.grader.judge import Result, against_own_forward, outcomes_of
 from npformer.lab.grader.line_by_line import Lines, lines_of
@@ -69,7 +70,7 @@ def grade_exercise(exercise: Exercise, source: Source, beside: Sequence[Exercise
     if blank:
         return Grade(exercise, NOT_BEGUN, tuple(findings), (), *printed)
     status = RIGHT if findings and all(finding.ok for finding in findings) else WRONG
-    faults = () if status == RIGHT else faults_of(exercise, source, outcomes, findings)
+    faults = () if status == RIGHT else tuple(faults_of(exercise, source, outcomes, findings))
     wrong = {finding.name.partition(".")[0] for finding in findings if not finding.ok}
     lines = lines_of(exercise, source, outcomes[0]) if wrong and wrong <= set(exercise.gradients) else None
     return Grade(exercise, status, tuple(findings), faults, *printed, lines)

@@ -74,6 +74,11 @@ class Result:
         return any(compared.problem not in ("", "precision") for compared in self.outputs.values())
 
     @property
+    def late(self) -> bool:
+        """The time was up."""
+        return self.failure is not None and self.failure["type"] == "TimeLimit"
+
+    @property
     def blank(self) -> bool:
         """The backward is still the template's."""
         return self.failure is not None and self.failure["type"] == "NotImplementedError"

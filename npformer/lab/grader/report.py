@@ -40,11 +40,11 @@ def report(grade: Grade, level: int, command: str) -> str:
     for fault in grade.faults:
         few = fault.gradients  # of many the last and the number of the others
         few = few if len(few) <= 2 else (few[-1], f"{len(few) - 1} others")
-        names = " and ".join(few) or ABOUT.get(fault.explanation.cause, "")
+        names = " and ".join(few) or ABOUT.get(fault.cause, "")
         about = f" on {names}" if names else ""
-        if fault.explanation.seen:
-            parts.append(_paragraph("What shows", fault.explanation.seen))
-        parts.append(_paragraph(f"Hint {level} of 3{about}", fault.explanation.hints[level - 1]))
+        if fault.seen:
+            parts.append(_paragraph("What shows", fault.seen))
+        parts.append(_paragraph(f"Hint {level} of 3{about}", fault.hints[level - 1]))
     if grade.faults:
         more = f"More: {command} --hint {level + 1}" if level < 3 else f"The derivation: {command} --answer"
         parts.append(f"  {visible(more)}")
@@ -78,9 +78,9 @@ def to_dict(grade: Grade, level: int) -> dict[str, Any]:
         "exercise": grade.exercise.name, "ok": grade.ok, "status": grade.status,
         "findings": [{"name": f.name, "ok": f.ok, "text": f.text, "details": list(f.details)} for f in grade.findings],
         "faults": [
-            {"gradients": list(gradients), "cause": why.cause if level == 3 else None, "seen": why.seen,
-             "hints": list(why.hints[:level])}
-            for gradients, why in grade.faults
+            {"gradients": list(fault.gradients), "cause": fault.cause if level == 3 else None, "seen": fault.seen,
+             "hints": list(fault.hints[:level])}
+            for fault in grade.faults
         ],
         "first_wrong_line": (grade.lines and grade.lines.line) or None,
         "printed": grade.printed, "warnings": list(grade.warnings),

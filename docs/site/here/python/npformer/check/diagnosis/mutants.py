@@ -1,7 +1,7 @@
 """The wrong versions of the reference backward, as the page was given them."""
 
 from npformer.lab.grader.exercises import find
-from npformer.lab.grader.parts import operations
+from npformer.lab.grader.parts.functions import FUNCTIONS
 
 
 class Mutant:
@@ -12,7 +12,7 @@ class Mutant:
         self._function, self._source = told["function"], told["source"]
 
     def build(self, *arguments):
-        space = {name: getattr(operations, name) for name in dir(operations)}
+        space = dict(FUNCTIONS)
         exec(self._source, space)
         return space[self._function](*arguments)
 

@@ -15,7 +15,7 @@ from npformer.lab.grader.leaves import _leaves
 
 from npformer.lab.grader.child.slopes import slopes
 from npformer.lab.grader.child.values import decode, encode, same
-from npformer.lab.grader.parts import operations
+from npformer.lab.grader.parts.functions import FUNCTIONS
 from npformer.lab.grader.source import BANNED
 
 stopped = None  # the events before a worker was ended
@@ -49,7 +49,7 @@ def run(exercise, source, beside, cases, limits, oracle):
         return Run(stopped, killed=True)
     happened, space = Run(), {"zip": lambda *lists, strict=False: zip(*lists), "float": np.number}
     happened.enter("load", None)
-    sys.modules["parts"] = SimpleNamespace(**{name: getattr(operations, name) for name in exercise.available})
+    sys.modules["parts"] = SimpleNamespace(**{name: FUNCTIONS[name] for name in exercise.available})
     if not _refused(source, happened) and _attempt(source, happened, _load, source, space):
         happened.say("loaded", signatures=[None, None])
         js.noted(json.dumps(happened.events[-1]))
