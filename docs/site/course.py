@@ -11,7 +11,7 @@ from docs.site.operations import contents, display, sentences
 from docs.site.places import address, write
 from npformer.check.derivations import TEMPLATES
 from npformer.lab.grader import EXERCISES, Exercise
-from npformer.lab.grader.parts.functions import TEXTS
+from npformer.lab.grader.parts import TEXTS
 
 
 def write_all() -> None:

@@ -27,7 +27,7 @@ OTHER = """
 import json
 import numpy as np
 from npformer.lab.grader.exercises import _value, cases_of, find
-from npformer.lab.grader.judge import _compared
+from npformer.lab.grader.judge import compared
 
 
 def errors(exercise):
@@ -35,8 +35,8 @@ def errors(exercise):
         for names, ours, theirs in (
             (exercise.outputs, case.outputs, told["outputs"]), (exercise.gradients, case.gradients, told["true"])
         ):
-            for name, compared in _compared(names, ours, _value(theirs)).items():
-                yield 1.0 if compared.problem else compared.error
+            for name, c in compared(names, ours, _value(theirs)).items():
+                yield 1.0 if c.problem else c.error
 
 
 def graded(name, text, seconds, stopped):

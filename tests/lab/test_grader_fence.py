@@ -11,7 +11,7 @@ from npformer.lab.grader import grade, runner
 from tests.lab.learner import each, graded
 
 PACKAGE = Path(npformer.__file__).resolve().parent
-ANSWER = "lab/grader/parts/operations.py"
+ANSWER = "lab/grader/parts.py"
 RELU = """import numpy as np
 def relu_forward(x): return np.where(x > 0, x, 0.0), x > 0
 def relu_backward(dy, cache):

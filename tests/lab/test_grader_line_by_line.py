@@ -9,7 +9,7 @@ from npformer.lab.grader.cases import cases_of
 from npformer.lab.grader.child.lines import STEPS, Lines
 from npformer.lab.grader.child.values import encode
 from npformer.lab.grader.line_by_line import compared
-from npformer.lab.grader.parts.functions import TEXTS
+from npformer.lab.grader.parts import TEXTS
 from npformer.lab.grader.templates import template
 from tests.lab.learner import each, each_exercise
 

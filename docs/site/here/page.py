@@ -21,8 +21,7 @@ from npformer.check.diagnosis.mutants import mutants
 from npformer.lab.grader import EXERCISES, Exercise
 from npformer.lab.grader.cases import cases_of
 from npformer.lab.grader.exercises import HINTS
-from npformer.lab.grader.parts.functions import TEXTS
-from npformer.lab.grader.parts.operations import imports
+from npformer.lab.grader.parts import TEXTS, imports
 from npformer.lab.grader.templates import template
 from npformer.pages.document import Pack
 from npformer.plotting.svg import escaped
@@ -105,7 +104,7 @@ def _modules() -> dict[str, str]:
     files = {f"npformer/{path}.py": rewritten(theirs[path], only) for path, only in FILES.items()}
     files["npformer/lab/grader/leaves.py"] = rewritten((PACKAGE / "lab/grader/runner.py").read_text(), ("_leaves",))
     whole = "\n\n".join(TEXTS.values())
-    files["npformer/lab/grader/parts/operations.py"] = rewritten(f"{imports(whole)}\n\n{whole}")
+    files["npformer/lab/grader/parts.py"] = rewritten(f"{imports(whole)}\n\n{whole}\n\nFUNCTIONS = globals()")
     files["data/hints.json"] = json.dumps(HINTS)
     folder = HERE / "python"
     return files | {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*.py"))}

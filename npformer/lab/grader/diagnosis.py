@@ -21,7 +21,7 @@ from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.hints import Hints, for_gradient, for_mutant, told
 from npformer.lab.grader.judge import Compared, Result
-from npformer.lab.grader.parts.functions import FUNCTIONS
+from npformer.lab.grader.parts import FUNCTIONS
 from npformer.lab.grader.tree import as_tuple, named
 
 ALIKE = 1e-7  # of the largest number: the tolerance between a mistake's numbers and its formula's

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import inspect
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS
 from npformer.functional.derivation import for_page
-from npformer.lab.grader.parts.functions import FUNCTIONS, TEXTS
+from npformer.lab.grader.parts import FUNCTIONS, TEXTS, TOLD
 
-_TOLD: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 #: Hints that fit several exercises, by name.
-HINTS: dict[str, Any] = _TOLD["hints"]
+HINTS: dict[str, Any] = TOLD["hints"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +37,7 @@ class Exercise:
     cases: Sequence[tuple[str, str, dict[str, float]]]  # label, the forward's arguments, numbers that a factor may be
     hints: Mapping[str, Any] = field(default_factory=dict)  # by gradient, "*" being any: three, or a name of HINTS
     mistakes: Sequence[dict[str, Any]] = ()  # typical ones: their cause, what shows, hints, and code that makes them
+    code: str = ""  # of a pair that is no operation
 
     @property
     def forward(self) -> Callable[..., Any]:
@@ -110,10 +108,12 @@ def _exercise(name: str, told: dict[str, Any]) -> Exercise:
         shown = for_page(import_module(module).__doc__ or "", OPERATIONS[name])
         found = {"title": shown["title"].partition(": ")[0], "formula": "\n".join(shown["forward"]), "docs": module}
         told = found | told
+    if isinstance(told["cases"], str):
+        told = told | {"cases": TOLD["exercises"][told["cases"]]["cases"]}
     return Exercise(name, **told)
 
 
-EXERCISES = tuple(_exercise(name, told) for name, told in _TOLD["exercises"].items())
+EXERCISES = tuple(_exercise(name, told) for name, told in TOLD["exercises"].items())
 BY_NAME = {exercise.name: exercise for exercise in EXERCISES}
 
 

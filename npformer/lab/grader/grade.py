@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from npformer.lab.grader.tree import decode
 
 RIGHT, WRONG, NOT_BEGUN = "right", "wrong", "not begun"
 ORACLE_CASES = 2  # number of cases on which the derivative of a learner's own forward is measured
+MEASURABLE = {"", "precision", "numbers"}  # outputs of the right shapes, with finite numbers
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,12 @@ class Grade:
 
     exercise: Exercise
     status: str  # RIGHT, WRONG or NOT_BEGUN
-    findings: tuple[Finding, ...]
-    faults: tuple[Fault, ...] = ()  # why it is not right, the first thing to see to first
+    findings: Sequence[Finding]
+    faults: Sequence[Fault] = ()  # why it is not right, the first thing to see to first
+    lines: Lines | None = None  # of a wrong backward whose forward is the template's: the first wrong line
     printed: str = ""
     printed_more: int = 0
-    warnings: tuple[dict[str, Any], ...] = field(default=())
-    lines: Lines | None = None  # of a wrong backward whose forward is the template's: the first wrong line
+    warnings: Sequence[dict[str, Any]] = ()
 
     @property
     def ok(self) -> bool:
@@ -62,18 +63,19 @@ def grade_exercise(exercise: Exercise, source: Source, beside: Sequence[Exercise
     _expect_runs(exercise, source, happened, limits)
     outcomes = outcomes_of(exercise, cases, happened)
     _measure_own_forward(exercise, source, beside, outcomes, limits)
-    stopped = _stopped(exercise, source, happened, limits)
+    stopped = list(_stopped(exercise, source, happened, limits))
     findings = [*forward_findings(exercise, source, outcomes), *backward_findings(exercise, source, outcomes)]
     findings += [*conduct_findings(exercise, outcomes), *stopped]
-    printed = (happened.printed, happened.printed_more, tuple(w for e in happened.all("end") for w in e["warnings"]))
-    blank = bool(outcomes) and all(outcome.blank for outcome in outcomes) and not stopped
-    if blank:
-        return Grade(exercise, NOT_BEGUN, tuple(findings), (), *printed)
-    status = RIGHT if findings and all(finding.ok for finding in findings) else WRONG
-    faults = () if status == RIGHT else tuple(faults_of(exercise, source, outcomes, findings))
     wrong = {finding.name.partition(".")[0] for finding in findings if not finding.ok}
-    lines = lines_of(exercise, source, outcomes[0]) if wrong and wrong <= set(exercise.gradients) else None
-    return Grade(exercise, status, tuple(findings), faults, *printed, lines)
+    faults: list[Fault] = []
+    status, lines = RIGHT if findings and not wrong else WRONG, None
+    if outcomes and all(outcome.blank for outcome in outcomes) and not stopped:
+        status = NOT_BEGUN
+    elif status == WRONG:
+        faults = list(faults_of(exercise, source, outcomes, findings))
+        lines = lines_of(exercise, source, outcomes[0]) if wrong and wrong <= set(exercise.gradients) else None
+    warned = [warning for event in happened.all("end") for warning in event["warnings"]]
+    return Grade(exercise, status, findings, faults, lines, happened.printed, happened.printed_more, warned)
 
 
 def _expect_runs(exercise: Exercise, source: Source, happened: Run, limits: Limits) -> None:
@@ -83,13 +85,11 @@ def _expect_runs(exercise: Exercise, source: Source, happened: Run, limits: Limi
     loaded = happened.all("loaded")
     if not loaded:
         raise DataError(f"{source.path}: it does not load: {_why_not_loaded(source, happened, limits)}")
-    asked = ("forward", exercise.arguments), ("backward", (" ".join(exercise.upstream), "cache"))
-    for (direction, names), refused in zip(asked, loaded[0]["signatures"], strict=True):
-        if refused is not None:
-            wanted = ", ".join(names if direction == "forward" else ("dy", "cache"))
-            raise DataError(
-                f"{source.path}: {exercise.name}_{direction}: expected ({wanted}), called by position, got {refused}"
-            )
+    asked = zip(exercise.functions, (exercise.arguments, ("dy", "cache")), loaded[0]["signatures"], strict=True)
+    for function, names, got in asked:
+        if got is not None:
+            expected = f"expected ({', '.join(names)}), called by position, got {got}"
+            raise DataError(f"{source.path}: {function}: {expected}")
 
 
 def _why_not_loaded(source: Source, happened: Run, limits: Limits) -> str:
@@ -98,29 +98,27 @@ def _why_not_loaded(source: Source, happened: Run, limits: Limits) -> str:
         where = source.at(event["line"], "\n  ")
         if event["type"] == "TimeLimit":
             return late + where
-        hint = ""
-        if "'parts'" in event["message"]:
-            hint = "; a file may import only parts that come before its exercises (`npformer grade --list`)"
+        hint = "; a file may import only parts that come before its exercises (`npformer grade --list`)"
+        hint = hint if "'parts'" in event["message"] else ""
         return f"{event['type']}: {event['message']}{hint}{where}"
-    if happened.killed:
-        return late
-    return f"its process ended with exit code {happened.exit_code}; it printed: {happened.printed.strip()[-300:]!r}"
+    ended = f"its process ended with exit code {happened.exit_code}; it printed: {happened.printed.strip()[-300:]!r}"
+    return late if happened.killed else ended
 
 
-def _stopped(exercise: Exercise, source: Source, happened: Run, limits: Limits) -> list[Finding]:
+def _stopped(exercise: Exercise, source: Source, happened: Run, limits: Limits) -> Iterator[Finding]:
     """The finding that the run did not finish."""
     stages = happened.all("stage")
     step = f"{exercise.name}_{stages[-1]['step']}" if stages and stages[-1]["case"] is not None else "it"
-    for event in happened.all("failed"):
-        if event["type"] == "TimeLimit":
-            text = f"{step} did not come back within {limits.seconds:g} s: is there a loop without an end?"
-            return [Finding("time", False, text, tuple(filter(None, [source.at(event["line"])])))]
-    if happened.killed:
-        return [Finding("time", False, f"{step} did not come back within {limits.seconds:g} s and had to be stopped")]
-    if not happened.ended:
+    late = [event for event in happened.all("failed") if event["type"] == "TimeLimit"]
+    slow = f"{step} did not come back within {limits.seconds:g} s"
+    if late:
+        at = source.at(late[0]["line"])
+        yield Finding("time", False, f"{slow}: is there a loop without an end?", [at] if at else [])
+    elif happened.killed:
+        yield Finding("time", False, f"{slow} and had to be stopped")
+    elif not happened.ended:
         text = f"{step} ended the whole process (exit code {happened.exit_code}): out of memory, or os._exit?"
-        return [Finding("process", False, text)]
-    return []
+        yield Finding("process", False, text)
 
 
 def _measure_own_forward(
@@ -128,7 +126,7 @@ def _measure_own_forward(
 ) -> None:
     """If the learner's forward is another function, compare the backward with that function's derivative."""
     other = [t for t in outcomes if t.other_forward]
-    chosen = [t for t in other if t.gradients and _other_numbers(t)][:ORACLE_CASES]
+    chosen = [t for t in other if t.gradients and {c.problem for c in t.outputs.values()} <= MEASURABLE][:ORACLE_CASES]
     slopes: dict[int, Any] = {}
     if chosen:
         measured = run(exercise, source, beside, [outcome.case for outcome in chosen], limits, oracle=True)
@@ -138,10 +136,3 @@ def _measure_own_forward(
             against_own_forward(outcome, slopes[id(outcome)])
         else:
             outcome.gradients = {}  # for another forward there is nothing to compare with
-
-
-def _other_numbers(outcome: Result) -> bool:
-    """Whether the outputs have the right shapes and finite, but different, numbers."""
-    return any(c.problem == "numbers" for c in outcome.outputs.values()) and all(
-        c.problem in ("", "precision", "numbers") for c in outcome.outputs.values()
-    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.measures import largest, max_abs, scale_of, worst_at
+from npformer.check.measures import largest, max_abs, scale_of
 from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.runner import Run
@@ -25,30 +25,16 @@ MEASURED_TOLERANCE = 1e-5
 SINGLE = 1e-4
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(NamedTuple):
     """One tensor on one case: the claimed value, the right value, and the kind of error ("" if none)."""
 
     claimed: Any
     truth: HostArray
     problem: str  # "", "numbers", "shape", "kind", "not finite", "precision" (right, but not to float64's rounding)
-    error: float = 0.0  # scaled: max|a − n| / max(max|n|, 1e-3 · the largest entry of the case)
-
-    @property
-    def single(self) -> bool:
-        """Whether the numbers are float32, by dtype or because each is representable in float32."""
-        claimed = np.asarray(self.claimed)
-        with np.errstate(over="ignore"):
-            held = claimed.astype(np.float32) == claimed
-        return claimed.dtype.itemsize < 8 or bool(np.all(held))
-
-    @property
-    def worst(self) -> tuple[int, ...]:
-        """Where the error is largest."""
-        return worst_at(np.abs(np.asarray(self.claimed) - self.truth))
+    error: float  # scaled: max|a − n| / max(max|n|, 1e-3 · the largest entry of the case)
 
 
-@dataclass
+@dataclass(eq=False)
 class Result:
     """One case: the outputs and gradients returned, by name, or the reason why there are none."""
 
@@ -63,10 +49,6 @@ class Result:
     measuring: list[str] = field(default_factory=list)  # signs of a measured gradient
     lines: dict[str, tuple[int, Any]] = field(default_factory=dict)  # of the backward's names, with their last values
     own_forward: bool = False  # whether gradients were compared with the learner's own forward
-
-    @property
-    def forward_ok(self) -> bool:
-        return bool(self.outputs) and not any(compared.problem for compared in self.outputs.values())
 
     @property
     def other_forward(self) -> bool:
@@ -103,16 +85,16 @@ def outcomes_of(exercise: Exercise, cases: Sequence[Case], run: Run) -> list[Res
 
 def _forward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> None:
     outcome.changed += event["changed"]
-    result = decode(event["result"])
-    outputs = ", ".join(exercise.outputs)
-    wanted = f"({outputs}, cache)" if len(exercise.outputs) == 1 else f"(({outputs}), cache)"
-    if not isinstance(result, tuple) or len(result) != 2:
-        outcome.complaint = f"{exercise.name}_forward: expected to return {wanted}, got {kind(result)}"
-        return
-    try:
-        outcome.outputs = _compared(exercise.outputs, result[0], outcome.case.outputs)
-    except ValueError:
-        outcome.complaint = f"{exercise.name}_forward: expected to return {wanted}, its outputs are {kind(result[0])}"
+    result, wanted = decode(event["result"]), ", ".join(exercise.outputs)
+    wanted = f"({wanted})" if len(exercise.outputs) > 1 else wanted
+    got = f"got {kind(result)}"
+    if isinstance(result, tuple) and len(result) == 2:
+        try:
+            outcome.outputs, got = compared(exercise.outputs, result[0], outcome.case.outputs), ""
+        except ValueError:
+            got = f"its outputs are {kind(result[0])}"
+    if got:
+        outcome.complaint = f"{exercise.name}_forward: expected to return ({wanted}, cache), {got}"
 
 
 def _backward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> None:
@@ -121,25 +103,24 @@ def _backward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> Non
     result = decode(event["result"])
     outcome.returned = as_tuple(result)
     try:
-        outcome.gradients = _compared(exercise.gradients, result, outcome.case.gradients)
+        outcome.gradients = compared(exercise.gradients, result, outcome.case.gradients)
     except ValueError as error:
-        names = ", ".join(exercise.gradients)
-        count = len(exercise.gradients)
+        names, count = ", ".join(exercise.gradients), len(exercise.gradients)
         wanted = f"{count} gradients, {names}, in this order" if count > 1 else f"one gradient, {names}"
-        outcome.complaint = (
-            f"{exercise.name}_backward: expected to return {wanted}, got {error.args[0] or kind(result)}"
-        )
+        outcome.complaint = f"{exercise.name}_backward: expected to return {wanted}, got {error.args[0]}"
 
 
-def _compared(names: tuple[str, ...], claimed: Any, truth: Any) -> dict[str, Compared]:
+def compared(names: tuple[str, ...], claimed: Any, truth: Any) -> dict[str, Compared]:
     """Compare each leaf. Raises ValueError, with the value found, if the structure differs."""
     right = named(names, truth)
     if len(as_tuple(claimed)) != len(names):
         raise ValueError(kind(claimed))
     came = named(names, claimed)
-    if came.keys() != right.keys():
-        missing, extra = sorted(right.keys() - came.keys()), sorted(came.keys() - right.keys())
-        words = ([f"nothing for {_some(missing)}"] if missing else []) + ([f"also {_some(extra)}"] if extra else [])
+    found = [("nothing for", sorted(right.keys() - came.keys())), ("also", sorted(came.keys() - right.keys()))]
+    words = [
+        f"{what} {', '.join(some[:3])}" + f" and {len(some) - 3} more" * (len(some) > 3) for what, some in found if some
+    ]
+    if words:
         raise ValueError(", ".join(words))
     most = largest(right.values())
     return {name: compare(came[name], np.asarray(right[name]), most) for name in right}
@@ -150,26 +131,22 @@ def compare(claimed: Any, truth: HostArray, most: float, tolerance: float = TOLE
     if isinstance(claimed, bool | int | float):
         claimed = np.asarray(claimed)
     if not isinstance(claimed, np.ndarray):
-        return Compared(claimed, truth, "kind")
+        return Compared(claimed, truth, "kind", 0.0)
     if claimed.shape != truth.shape:
-        return Compared(claimed, truth, "shape")
+        return Compared(claimed, truth, "shape", 0.0)
     if not np.all(np.isfinite(claimed)):
         return Compared(claimed, truth, "not finite", float("inf"))
     error = max_abs(claimed - truth) / scale_of(truth, most)
     single = claimed.dtype.kind == "f" and claimed.dtype.itemsize < 8
-    if error > (SINGLE if single or tolerance < MEASURED_TOLERANCE else tolerance):
-        return Compared(claimed, truth, "numbers", error)
-    return Compared(claimed, truth, "precision" if single or error > tolerance else "", error)
+    problem = "numbers" if error > SINGLE else "precision" if single or error > tolerance else ""
+    return Compared(claimed, truth, problem, error)
 
 
 def against_own_forward(outcome: Result, slopes: HostArrays) -> None:
     """Compare the gradients with measured slopes of the learner's own forward instead."""
-    most = largest(slopes.values())
+    most, came = largest(slopes.values()), outcome.gradients
     outcome.own_forward = True
-    outcome.gradients = {
-        name: compare(compared.claimed, slopes[name], most, MEASURED_TOLERANCE)
-        for name, compared in outcome.gradients.items()
-    }
+    outcome.gradients = {name: compare(came[name].claimed, slopes[name], most, MEASURED_TOLERANCE) for name in came}
 
 
 def kind(value: Any) -> str:
@@ -181,7 +158,3 @@ def kind(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"one array {value.shape}"
     return "a dict" if isinstance(value, dict) else str(value)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -20,7 +20,7 @@ from npformer.check.measures import max_abs
 from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.judge import Result
-from npformer.lab.grader.parts.functions import TEXTS
+from npformer.lab.grader.parts import TEXTS
 from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import as_tuple, decode
 from npformer.typing import HostArray

@@ -40,16 +40,18 @@ def report(grade: Grade, level: int, command: str) -> str:
     for fault in grade.faults:
         few = fault.gradients  # of many the last and the number of the others
         few = few if len(few) <= 2 else (few[-1], f"{len(few) - 1} others")
-        names = " and ".join(few) or ABOUT.get(fault.cause, "")
-        about = f" on {names}" if names else ""
-        if fault.seen:
-            parts.append(_paragraph("What shows", fault.seen))
-        parts.append(_paragraph(f"Hint {level} of 3{about}", fault.hints[level - 1]))
+        about = " and ".join(few) or ABOUT.get(fault.cause, "")
+        parts.append(_paragraph("What shows", fault.seen) if fault.seen else "")
+        parts.append(_paragraph(f"Hint {level} of 3" + f" on {about}" * bool(about), fault.hints[level - 1]))
     if grade.faults:
         more = f"More: {command} --hint {level + 1}" if level < 3 else f"The derivation: {command} --answer"
         parts.append(f"  {visible(more)}")
-    parts.append(_printed(grade))
-    return "\n\n".join(part for part in parts if part)
+    lines = [line for line in grade.printed.rstrip().split("\n") if line.strip()]
+    cut = ["… and more"] if lines[LINES:] or grade.printed_more else []
+    warned = [told["message"] + f" (line {told['line']})" * bool(told["line"]) for told in grade.warnings]
+    blocks = _block("Your code printed", [*lines[:LINES], *cut]), _block("Python warned", warned)
+    parts.append("\n".join(filter(None, blocks)))
+    return "\n\n".join(filter(None, parts))
 
 
 def verdict(grade: Grade) -> str:
@@ -90,19 +92,19 @@ def to_dict(grade: Grade, level: int) -> dict[str, Any]:
 def following(grade: Grade) -> str:
     """After a right answer: what one now knows, and the next step: of the lesson that has the exercise, if one has."""
     exercise, number = grade.exercise, EXERCISES.index(grade.exercise) + 1
-    known = "\n".join(_wrapped(f"You know now: {exercise.known}", "", "  "))
     step = next_step(exercise.name)
     if step:
-        return f"{known}\nNext in lesson {step[0].number}: {step[1]}"
-    if number == len(EXERCISES):
-        return f"{known}\nThat was the last one: you have written a Transformer's whole backward pass."
-    return f"{known}\nNext: npformer grade --template {EXERCISES[number].name}"
+        then = f"Next in lesson {step[0].number}: {step[1]}"
+    elif number == len(EXERCISES):
+        then = "That was the last one: you have written a Transformer's whole backward pass."
+    else:
+        then = f"Next: npformer grade --template {EXERCISES[number].name}"
+    return "\n".join([*_wrapped(f"You know now: {exercise.known}", "", "  "), then])
 
 
 def _finding(finding: Finding) -> str:
-    mark = "✓" if finding.ok else "✗"
     name = finding.name if len(finding.name) <= 14 else finding.name + ":"
-    head = f"  {mark} {name:<14} "
+    head = f"  {'✓' if finding.ok else '✗'} {name:<14} "
     lines = _wrapped(finding.text, head, " " * 19) or [head]
     for detail in finding.details:
         lines += [_clipped(f"      {detail}")] if detail.startswith("  ") else _wrapped(detail, " " * 6, " " * 8)
@@ -121,18 +123,21 @@ def _clipped(line: str) -> str:
 def folded(grade: Grade, ok: bool) -> list[Finding]:
     """The findings that hold or do not; of many gradients, only one of each fault is shown with its numbers."""
     findings = [finding for finding in grade.findings if finding.ok == ok]
-    gradients = [finding for finding in findings if finding.name not in PHRASES]
-    if len(gradients) <= FEW:
-        return findings
     shown = {*PHRASES, *(fault.gradients[-1] for fault in grade.faults if fault.gradients)}
-    apart = [finding for finding in findings if finding.name in shown]
-    listed = ", ".join(finding.name for finding in gradients if finding.name not in shown)
+    if sum(finding.name not in PHRASES for finding in findings) <= FEW:
+        return findings
+    listed = ", ".join(finding.name for finding in findings if finding.name not in shown)
     text = f"{'right' if ok else 'also wrong'}: {listed}"
-    return [*apart, Finding("gradients", ok, text)]
+    return [*(finding for finding in findings if finding.name in shown), Finding("gradients", ok, text)]
 
 
 def _paragraph(title: str, text: str) -> str:
     return "\n".join([f"  {title}", *_wrapped(text, " " * 4, " " * 4)])
+
+
+def _block(title: str, lines: list[str]) -> str:
+    """Lines as they are, clipped."""
+    return "\n".join([f"  {title}", *(_clipped(f"    {line}") for line in lines)]) if lines else ""
 
 
 def _by_line(lines: Lines) -> str:
@@ -143,20 +148,6 @@ def _by_line(lines: Lines) -> str:
     if lines.line:
         return f"{told}the first wrong value is that of {last}, by line {lines.line}: not the derivative by {last[1:]}"
     return f"{told}compared are names of the forward with a d before them, and no other line is"
-
-
-def _printed(grade: Grade) -> str:
-    """The learner's prints and NumPy's warnings, shortened."""
-    lines = [line for line in grade.printed.rstrip().split("\n") if line.strip()]
-    shown = [_clipped(f"    {line}") for line in lines[:LINES]]
-    if lines[LINES:] or grade.printed_more:
-        shown.append("    … and more")
-    warned = [
-        _clipped(f"    {note['message']}" + (f" (line {note['line']})" if note["line"] else ""))
-        for note in grade.warnings
-    ]
-    texts = (["  Your code printed", *shown] if shown else []) + (["  Python warned", *warned] if warned else [])
-    return "\n".join(texts)
 
 
 def _list(names: list[str], lacks: str) -> str:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from npformer.errors import OutputError
 from npformer.lab.grader.exercises import EXERCISES, Exercise
-from npformer.lab.grader.parts.functions import TEXTS
-from npformer.lab.grader.parts.operations import imports
+from npformer.lab.grader.parts import TEXTS, imports
 
 GLOSSARY = """B batch        T query or target time     C model width, C = H·D
 N tokens       S key or source time       H heads, D width of a head

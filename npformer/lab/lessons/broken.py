@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npformer.lab.grader.exercises import find
-from npformer.lab.grader.parts.functions import FUNCTIONS, TEXTS
+from npformer.lab.grader.parts import FUNCTIONS, TEXTS
 from npformer.lab.grader.templates import pair_source
 
 EXERCISE = "encoder_layer_pre"

@@ -1,7 +1,7 @@
 """The wrong versions of the reference backward, as the page was given them."""
 
 from npformer.lab.grader.exercises import find
-from npformer.lab.grader.parts.functions import FUNCTIONS
+from npformer.lab.grader.parts import FUNCTIONS
 
 
 class Mutant:

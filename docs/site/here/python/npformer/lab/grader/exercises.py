@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import js
 import numpy as np
 
-from npformer.lab.grader.parts.functions import FUNCTIONS
+from npformer.lab.grader.parts import FUNCTIONS
 
 with open("/page/data/hints.json") as file:
     HINTS = json.load(file)

@@ -15,7 +15,7 @@ from npformer.lab.grader.leaves import _leaves
 
 from npformer.lab.grader.child.slopes import slopes
 from npformer.lab.grader.child.values import decode, encode, same
-from npformer.lab.grader.parts.functions import FUNCTIONS
+from npformer.lab.grader.parts import FUNCTIONS
 from npformer.lab.grader.source import BANNED
 
 stopped = None  # the events before a worker was ended

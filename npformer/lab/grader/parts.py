@@ -1,8 +1,10 @@
-"""The exercises that are operations: pairs of ``npformer.functional``, rewritten as a learner would write them.
+"""The exercises' reference pairs, in plain NumPy: operations, and composites of them.
 
-The text is that of the operation's own file, with NumPy alone, caches as tuples, no checks of shapes, and dropout's
-mask and the visible keys as arguments. ``from npformer.lab.grader.parts.operations import softmax_forward`` has the
-function that it makes.
+A pair of ``npformer.functional`` is rewritten as a learner would write it: the text is that of the operation's own
+file, with NumPy alone, caches as tuples, no checks of shapes, and dropout's mask and the visible keys as arguments.
+exercises.toml has the pairs that are no operation: dropout with its random decisions given, which makes a learner's
+forward repeatable, and what layers do. A template is the text of a pair without the body of its backward; ``parts`` in
+a learner's file stands for the exercises before it.
 """
 
 from __future__ import annotations
@@ -12,20 +14,18 @@ import linecache
 import re
 import sys
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterator
 from inspect import Parameter
+from pathlib import Path
 from typing import Any
 
 from npformer.functional import OPERATIONS, Operation, heads
-from npformer.lab.grader.parts import dropout
 
 Function = Callable[..., Any]
 
-#: The operations that are exercises, those that others call before them.
-NAMES = (
-    "linear", "relu", "gelu", "softmax", "embedding", "learned_positions", "layer_norm", "residual", "post_norm",
-    "add_norm", "feed_forward", "cross_entropy", "attention",
-)  # fmt: skip
+#: exercises.toml.
+TOLD: dict[str, Any] = tomllib.loads(Path(__file__).with_name("exercises.toml").read_text(encoding="utf-8"))
 #: What a learner's forward has in the place of an argument, by its type, and what the docstring says of it.
 _ARGUMENTS = {
     "AttentionMask": ("visible=None", "visible is boolean, fits (B, H, T, S) and is True where a query may look."),
@@ -67,34 +67,10 @@ def imports(text: str) -> str:
     return "\n\n".join(filter(None, ("import math" if "math." in text + erf else "", "import numpy as np", erf)))
 
 
-def plain(function: Function) -> str:
-    """The text of a function without annotations."""
-    return _text(function, inspect.getdoc(function) or "", _code(function))
-
-
-def _text(function: Function, doc: str, code: str) -> str:
-    arguments = filter(None, map(_head, inspect.signature(function).parameters.values()))
-    quoted = f'"""{doc}\n"""\n' if "\n" in doc else f'"""{doc}"""\n' if doc else ""
-    return f"def {function.__name__}({', '.join(arguments)}):\n{textwrap.indent(quoted, '    ')}{code}"
-
-
-def _head(argument: Parameter) -> str:
-    """An argument without its annotation; an activation is ReLU."""
-    if argument.annotation in _ARGUMENTS:
-        return _ARGUMENTS[argument.annotation][0]
-    default = {"eps": "=1e-5", "activation": None}.get(argument.name, f"={argument.default}")
-    return argument.name + default.replace(f"={Parameter.empty}", "") if default else ""
-
-
-def _code(function: Function) -> str:
-    """The lines of a function below its docstring."""
-    head = r'def .*? -> .*?:\n(?: +""".*?"""\n)?'
-    return re.sub(head, "", inspect.getsource(function), count=1, flags=re.S).rstrip()
-
-
 def _rewritten(function: Function, doc: str, fields: dict[str, str]) -> str:
     """The text of a function of npformer's; fields: those of its operation's cache, with their types."""
-    code = _code(function)
+    head = r'def .*? -> .*?:\n(?: +""".*?"""\n)?'
+    code = re.sub(head, "", inspect.getsource(function), count=1, flags=re.S).rstrip()
     if "cache." in code:
         code = f"    {', '.join(fields)} = cache\n{code}".replace("cache.", "")
     library = re.search(r"^ +(\w+)(, device)? = namespace\(\w+\)(, .*)?\n", code, re.M)
@@ -107,7 +83,17 @@ def _rewritten(function: Function, doc: str, fields: dict[str, str]) -> str:
     for field, kind in fields.items():
         if "Cache" in kind:
             code = re.sub(rf"\b{field}\b", f"{field}_cache", code)
-    return _text(function, doc, code)
+    arguments = filter(None, map(_head, inspect.signature(function).parameters.values()))
+    quoted = f'"""{doc}\n"""\n' if "\n" in doc else f'"""{doc}"""\n' if doc else ""
+    return f"def {function.__name__}({', '.join(arguments)}):\n{textwrap.indent(quoted, '    ')}{code}"
+
+
+def _head(argument: Parameter) -> str:
+    """An argument without its annotation; an activation is ReLU."""
+    if argument.annotation in _ARGUMENTS:
+        return _ARGUMENTS[argument.annotation][0]
+    default = {"eps": "=1e-5", "activation": None}.get(argument.name, f"={argument.default}")
+    return argument.name + default.replace(f"={Parameter.empty}", "") if default else ""
 
 
 def _other_arguments(function: Function) -> dict[str, tuple[str, str]]:
@@ -154,10 +140,8 @@ def _pair(row: Operation) -> Iterator[str]:
 def _texts() -> Iterator[str]:
     for function in (heads.split_heads, heads.merge_heads):
         yield _rewritten(function, _doc(function).partition(" Raises")[0], {})
-    yield plain(dropout.dropout_forward)
-    yield plain(dropout.dropout_backward)
-    for name in NAMES:
-        yield from _pair(OPERATIONS[name])
+    for name, told in TOLD["exercises"].items():
+        yield from told["code"].strip().split("\n\n\n") if "code" in told else _pair(OPERATIONS[name])
 
 
 #: The text of every function, with those that it alone calls before it.
@@ -167,9 +151,5 @@ _whole = f"{imports(_NUMPY_HAS_NO_ERF)}\n\n\n" + "\n\n\n".join(TEXTS.values())
 linecache.cache[_FILE] = (len(_whole), None, _whole.splitlines(keepends=True), _FILE)  # for inspect.getsource
 _functions: dict[str, Any] = {}
 exec(compile(_whole, _FILE, "exec"), _functions)
-
-
-def __getattr__(name):  # type: ignore[no-untyped-def] # in a cycle of imports mypy does not know Any yet
-    if name not in TEXTS:
-        raise AttributeError(name)
-    return _functions[name]
+#: The functions.
+FUNCTIONS: dict[str, Function] = {name: _functions[name] for name in TEXTS}
