@@ -25,12 +25,11 @@ from npformer.lab.grader.parts import FUNCTIONS
 from npformer.lab.grader.tree import as_tuple, named
 
 ALIKE = 1e-7  # of the largest number: the tolerance between a mistake's numbers and its formula's
-#: Factors that need no letter: their value, what shows, and what is wrong.
-FACTORS = {
-    "−1": (-1.0, "{} has the right numbers with the opposite sign.", "A minus sign is too many, or missing."),
-    "0": (0.0, "{} is 0 everywhere, and should not be.", "It is lost on the way, or multiplied by 0."),
-    "2": (2.0, "", ""),
-    "1/2": (0.5, "", ""),
+#: Factors that need no letter, and of two of them what shows and what is wrong.
+FACTORS = {"−1": -1.0, "2": 2.0, "1/2": 0.5, "0": 0.0}
+SCALED = {
+    "−1": ("{} has the right numbers with the opposite sign.", "A minus sign is too many, or missing."),
+    "0": ("{} is 0 everywhere, and should not be.", "It is lost on the way, or multiplied by 0."),
 }
 
 
@@ -134,7 +133,7 @@ def _factor(wrong: Wrong) -> Fault | None:
 
 
 def _factors(sizes: Mapping[str, float]) -> dict[str, float]:
-    known = {name: value for name, (value, _, _) in FACTORS.items()}
+    known = dict(FACTORS)
     for letter, length in sizes.items():
         inverse = f"1/({letter})" if "·" in letter or " " in letter else f"1/{letter}"
         known |= {letter: length, inverse: 1 / length}
@@ -143,11 +142,15 @@ def _factors(sizes: Mapping[str, float]) -> dict[str, float]:
 
 def _scaled(wrong: Wrong, name: str) -> Fault:
     """A gradient that is a factor times the right one."""
-    _, seen, hint = FACTORS.get(name, (0, "", ""))
-    seen = seen.format(wrong.gradient) or f"Every number of {wrong.gradient} is {name} times what it should be."
+    usual = f"Every number of {{}} is {name} times what it should be.", f"The factor {name} should not be there."
+    seen, hint = SCALED.get(name, usual)
     question = "Which factor is too many, or missing? Follow it through the forward, line by line."
-    hint = hint or f"The factor {name} should not be there."
-    return Fault(f"scaled by {name}", seen, (question, hint, for_gradient(wrong.exercise, wrong.gradient)[2]))
+    return _told(wrong, f"scaled by {name}", seen.format(wrong.gradient), question, hint)
+
+
+def _told(wrong: Wrong, cause: str, seen: str, question: str, hint: str) -> Fault:
+    """With the gradient's own line as the third hint."""
+    return Fault(cause, seen, (question, hint, for_gradient(wrong.exercise, wrong.gradient)[2]))
 
 
 def _shape(wrong: Wrong) -> Fault | None:
@@ -167,7 +170,7 @@ def _shape(wrong: Wrong) -> Fault | None:
     elif came.ndim < right.ndim:
         cause, hint = "summed too far", f"{gradient} has lost an axis: one sum too many, or over too many axes."
     question = f"{gradient} must have the shape of {gradient[1:]}. Which axes does yours have, in letters?"
-    return Fault(cause, "", (question, hint, for_gradient(wrong.exercise, gradient)[2]))
+    return _told(wrong, cause, "", question, hint)
 
 
 def _mutant(wrong: Wrong) -> Fault | None:
@@ -197,8 +200,7 @@ def _pattern(wrong: Wrong) -> Fault | None:
     if len({diagnosis.cause for diagnosis in read}) != 1 or read[0].cause == "unknown":
         return None
     text = f"{wrong.gradient}: {read[0].text}."
-    question, _, line = for_gradient(wrong.exercise, wrong.gradient)
-    return Fault(read[0].cause, text, (question, text, line))
+    return _told(wrong, read[0].cause, text, for_gradient(wrong.exercise, wrong.gradient)[0], text)
 
 
 def _agree(x: Any, y: Any) -> bool:

@@ -17,7 +17,7 @@ from npformer.lab.grader.findings import Finding, backward_findings, conduct_fin
 from npformer.lab.grader.judge import Result, against_own_forward, outcomes_of
 from npformer.lab.grader.line_by_line import Lines, lines_of
 from npformer.lab.grader.runner import Run, run
-from npformer.lab.grader.source import Source, exercises_in, read_source, refusal, refuse_answers
+from npformer.lab.grader.source import Source, exercises_in, read_source, refusal
 from npformer.lab.grader.tree import decode
 
 RIGHT, WRONG, NOT_BEGUN = "right", "wrong", "not begun"
@@ -51,7 +51,6 @@ def grade_file(path: Path, forced: str | None = None, limits: Limits | None = No
     """
     source = read_source(path)
     wanted = exercises_in(source, forced)
-    refuse_answers(source)
     for exercise in wanted:
         yield grade_exercise(exercise, source, wanted, limits or Limits())
 

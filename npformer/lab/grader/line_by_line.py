@@ -10,7 +10,6 @@ import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,18 +32,16 @@ class Lines(NamedTuple):
     """The names that were compared, in the order of their lines; the first wrong one is the last, and has its line."""
 
     compared: tuple[str, ...]
-    line: int = 0
-    on: str = ""  # the case
+    line: int  # or 0
+    on: str  # the case
 
 
 def lines_of(exercise: Exercise, source: Source, outcome: Result) -> Lines | None:
     """The comparison on one case; None if the forward is another one than the template's."""
-    forwards = [_body(tree, exercise.functions[0]) for tree in (source.tree, ast.parse(TEXTS[exercise.functions[0]]))]
-    written, given = (list(map(ast.unparse, body)) for body in forwards)
-    if written != given:
+    name, given = exercise.functions[0], ast.parse(TEXTS[exercise.functions[0]])
+    if list(map(ast.unparse, _body(source.tree, name))) != list(map(ast.unparse, _body(given, name))):
         return None
-    found = compared(exercise, outcome.case, source.tree, outcome.lines, outcome.returned)
-    return found._replace(on=outcome.case.label)
+    return compared(exercise, outcome.case, source.tree, outcome.lines, outcome.returned)
 
 
 def compared(
@@ -67,8 +64,8 @@ def compared(
             continue  # the share of some lines, to which those of others are added
         names.append(name)
         if not _is(value, truth):
-            return Lines(tuple(names), line)
-    return Lines(tuple(names))
+            return Lines(tuple(names), line, case.label)
+    return Lines(tuple(names), 0, case.label)
 
 
 def _is(value: Any, truth: Any) -> bool:
@@ -81,17 +78,15 @@ class _Forward:
     """An exercise's forward at a case, statement by statement."""
 
     def __init__(self, exercise: Exercise, case: Case) -> None:
-        *self._statements, last = _body(ast.parse(TEXTS[exercise.functions[0]]), exercise.functions[0])
-        assert isinstance(last, ast.Return)  # of (y, cache)
-        assert isinstance(last.value, ast.Tuple)
-        self._statements.append(ast.copy_location(ast.Assign([ast.Name("y", ast.Store())], last.value.elts[0]), last))
-        self._codes = [_code(statement) for statement in self._statements]
+        *lines, last = map(ast.unparse, _body(ast.parse(TEXTS[exercise.functions[0]]), exercise.functions[0]))
+        lines.append(f"y, _ = {last.removeprefix('return ')}")
+        self._trees, self._codes = list(map(ast.parse, lines)), [compile(line, "<a line>", "exec") for line in lines]
         self._case, self._scope = case, dict[str, Any](exercise.forward.__globals__)
         values, self._states = dict(zip(exercise.arguments, case.arguments, strict=True)), list[dict[str, Any]]()
         for code in self._codes:
             exec(code, self._scope, values)
             self._states.append(dict(values))
-        counts = Counter(name for statement in self._statements[:-1] for name in _names(statement, ast.Store))
+        counts = Counter(name for tree in self._trees[:-1] for name in _names(tree, ast.Store))
         self._once = {name for name, n in counts.items() if n == 1} - {*exercise.outputs, *exercise.arguments}
 
     def shares(self, name: str) -> list[HostArray]:
@@ -99,8 +94,8 @@ class _Forward:
         value = self._states[-1].get(name)
         if name not in self._once or not isinstance(value, np.ndarray) or value.dtype.kind != "f":
             return []
-        at = next(i for i, statement in enumerate(self._statements) if name in _names(statement, ast.Store))
-        users = [i for i, statement in enumerate(self._statements) if i > at and name in _names(statement, ast.Load)]
+        at = next(i for i, tree in enumerate(self._trees) if name in _names(tree, ast.Store))
+        users = [i for i, tree in enumerate(self._trees) if i > at and name in _names(tree, ast.Load)]
 
         def through(user: int) -> HostArray:
             def loss(x: Any) -> Any:
@@ -116,10 +111,6 @@ class _Forward:
         return [through(user) for user in users]
 
 
-def _code(statement: ast.stmt) -> CodeType:
-    return compile(ast.fix_missing_locations(ast.Module([statement], [])), "<a line>", "exec")
-
-
 def _body(tree: ast.Module, name: str) -> list[ast.stmt]:
     """A function's statements, without its docstring; none if there is no such function."""
     for node in tree.body:
@@ -128,8 +119,8 @@ def _body(tree: ast.Module, name: str) -> list[ast.stmt]:
     return []
 
 
-def _names(statement: ast.stmt, context: type[ast.expr_context]) -> Iterator[str]:
-    nodes = ast.walk(statement)
+def _names(tree: ast.AST, context: type[ast.expr_context]) -> Iterator[str]:
+    nodes = ast.walk(tree)
     return (node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context))
 
 

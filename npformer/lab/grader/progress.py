@@ -11,7 +11,7 @@ import json
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from npformer.errors import DataError
 from npformer.io.atomic_files import describe, write_atomically
 from npformer.io.printable import shell_words, visible
-from npformer.io.terminal import aligned, columns
+from npformer.io.terminal import aligned, columns, counted
 from npformer.lab.grader.exercises import EXERCISES
-from npformer.lab.grader.source import LARGEST, Source, imported, read_source
+from npformer.lab.grader.source import LARGEST, Source, read_source
 
 NAME = "npformer-progress.json"
 FORMAT = "npformer exercises 1"
@@ -72,42 +72,23 @@ def load(folder: Path) -> Progress:
     """The progress in a folder; never raises."""
     path = folder / NAME
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return Progress(path, _entries(document), _lessons(document))
+        return Progress(path, *_read(json.loads(path.read_text(encoding="utf-8"))))
     except FileNotFoundError:
         return Progress(path)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         why = describe(error) if isinstance(error, OSError) else "it is not what npformer wrote"
-        return Progress(
-            path, problem=f"{NAME}: left as it is, progress is not recorded: {why}; move it away to begin anew"
-        )
+        left = f"{NAME}: left as it is, progress is not recorded: {why}; move it away to begin anew"
+        return Progress(path, problem=left)
 
 
-def _entries(document: Any) -> dict[str, Entry]:
-    """Raises ValueError unless npformer wrote document; exercises of other versions are kept."""
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+def _read(document: Any) -> tuple[dict[str, Entry], dict[str, str]]:
+    """Exercises, those of other versions too, and lessons. Raises an error of any kind unless npformer wrote them."""
+    entries = {name: Entry(**entry) for name, entry in document["exercises"].items()}
+    lessons = dict(document.get("lessons", {}))
+    kinds = {tuple(map(type, astuple(entry))) for entry in entries.values()}
+    if document["format"] != FORMAT or kinds - {(int, int, bool)} or {*lessons.values()} - {IN_PROGRESS, DONE}:
         raise ValueError("another format")
-    exercises = document.get("exercises")
-    if not isinstance(exercises, dict):
-        raise ValueError("no exercises")
-    return {str(name): _entry(entry) for name, entry in exercises.items()}
-
-
-def _lessons(document: Any) -> dict[str, str]:
-    """Raises ValueError unless npformer wrote them."""
-    lessons = document.get("lessons", {})
-    if not isinstance(lessons, dict) or not all(state in (IN_PROGRESS, DONE) for state in lessons.values()):
-        raise ValueError("no lessons")
-    return lessons
-
-
-def _entry(entry: Any) -> Entry:
-    if not isinstance(entry, dict):
-        raise ValueError("no entry")
-    attempts, hint, solved = (entry.get(name) for name in ("attempts", "hint", "solved"))
-    if type(attempts) is not int or type(hint) is not int or type(solved) is not bool:
-        raise ValueError("no entry")
-    return Entry(attempts, hint, solved)
+    return entries, lessons
 
 
 def state_of(name: str, progress: Progress, files: Mapping[str, Begun]) -> str:
@@ -121,34 +102,28 @@ def state_of(name: str, progress: Progress, files: Mapping[str, Begun]) -> str:
 def overview(progress: Progress, files: Mapping[str, Begun]) -> str:
     """All exercises in order with their states; then the files of those in progress, and what to do next."""
     states = {exercise.name: state_of(exercise.name, progress, files) for exercise in EXERCISES}
-    rows = [
+    lines = aligned([
         (f"  {MARKS[state]} {number:>2}", exercise.name, exercise.title, "" if state == NOT_BEGUN else state)
         for number, (exercise, state) in enumerate(zip(EXERCISES, states.values(), strict=True), 1)
-    ]
-    lines = aligned(rows)
+    ])  # fmt: skip
     going = [name for name, state in states.items() if state == IN_PROGRESS]
+    lines += [""] if going else []
     for name in going:
-        text = f"in progress: {name}, {_detail(progress.entries.get(name, Entry()), files.get(name))}"
-        lines += ["", *textwrap.wrap(text, columns())] if name == going[0] else textwrap.wrap(text, columns())
-    count = sum(state == DONE for state in states.values())
-    return "\n".join([*lines, "", f"{count} of {len(EXERCISES)} done{_next(states, files)}"])
+        detail = _detail(progress.entries.get(name), files.get(name))
+        lines += textwrap.wrap(f"in progress: {name}, {detail}", columns())
+    left = [name for name, state in states.items() if state != DONE]
+    here = [shell_words(files[name].path) for name in going if name in files]
+    following = [*here, *(f"--template {name}" for name in left)][:1]
+    done = f"{len(EXERCISES) - len(left)} of {len(EXERCISES)} done"
+    return "\n".join([*lines, "", "; next: npformer grade ".join([done, *following])])
 
 
-def _detail(entry: Entry, file: Begun | None) -> str:
+def _detail(entry: Entry | None, file: Begun | None) -> str:
     """Where an exercise in progress is, and how far."""
-    tried = f"graded {entry.attempts} time{'s' if entry.attempts != 1 else ''}" if entry.attempts else "not graded yet"
+    tried = f"graded {counted(entry.attempts, 'time')}" if entry and entry.attempts else "not graded yet"
     if file is None:
         return f"{tried}; no file of it here"
     return f"{visible(file.path)}: " + ("its backward is still empty" if file.is_empty else tried)
-
-
-def _next(states: Mapping[str, str], files: Mapping[str, Begun]) -> str:
-    """What to do next: what is in progress and has a file, else the first that is not done."""
-    going = [name for name, state in states.items() if state == IN_PROGRESS and name in files]
-    left = [name for name, state in states.items() if state != DONE]
-    if going:
-        return f"; next: npformer grade {shell_words(files[going[0]].path)}"
-    return f"; next: npformer grade --template {left[0]}" if left else ""
 
 
 MOST_FILES = 500  # the most Python files that are looked at
@@ -166,31 +141,28 @@ def begun(folder: Path) -> dict[str, Begun]:
     """Exercise -> its file in the folder, one with a backward before an empty one; without files that do not parse."""
     files: dict[str, Begun] = {}
     for source in _sources(folder):
-        if any(name.partition(".")[0] == "npformer" for name, _ in imported(source.tree)):
-            continue  # no solution may import it: this is a pair of the reader's own, for npf.gradcheck
         for exercise in EXERCISES:
             if source.names.issuperset(exercise.functions):
-                here = Begun(source.path, _is_empty(source, f"{exercise.name}_backward"))
-                if exercise.name not in files or (files[exercise.name].is_empty and not here.is_empty):
+                here = Begun(source.path, _is_empty(source, exercise.functions[1]))
+                if files.setdefault(exercise.name, here).is_empty and not here.is_empty:
                     files[exercise.name] = here
     return files
 
 
 def _sources(folder: Path) -> Iterator[Source]:
-    """The folder's Python files that may hold an exercise."""
-    with suppress(OSError):
-        for path in islice(sorted(folder.glob("*.py")), MOST_FILES):
-            with suppress(OSError, DataError):
-                if path.name != PARTS_FILE and _may_hold_one(path):
-                    yield read_source(path)
-
-
-def _may_hold_one(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size <= LARGEST and b"_backward" in path.read_bytes()
+    """The folder's Python files that may hold an exercise: none that imports npformer, for npf.gradcheck."""
+    for path in islice(sorted(folder.glob("*.py")), MOST_FILES):
+        with suppress(OSError, DataError):
+            is_small = path.is_file() and path.stat().st_size <= LARGEST
+            if is_small and path.name != PARTS_FILE and b"_backward" in path.read_bytes():
+                source = read_source(path)
+                imports = (node for node in ast.walk(source.tree) if isinstance(node, ast.Import | ast.ImportFrom))
+                if not any("npformer" in ast.unparse(node) for node in imports):
+                    yield source
 
 
 def _is_empty(source: Source, name: str) -> bool:
     """Whether the function ends by raising NotImplementedError, as the template's does."""
     functions = [node for node in source.tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
     last = functions[-1].body[-1] if functions else None
-    return isinstance(last, ast.Raise) and last.exc is not None and "NotImplementedError" in ast.unparse(last.exc)
+    return isinstance(last, ast.Raise) and "NotImplementedError" in ast.unparse(last)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import ast
 import difflib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from npformer.check.diagnosis.mutants import called
 from npformer.errors import DataError
 from npformer.io.printable import visible
-from npformer.lab.grader.exercises import BY_NAME, EXERCISES, Exercise, find
+from npformer.lab.grader.exercises import EXERCISES, Exercise, find
 
 LARGEST = 1_000_000  # bytes of source
 
-#: Libraries that hold the answer or compute it: refused in the source and at run time.
+#: Libraries that hold the answer or compute it: refused when they are imported.
 BANNED = (
     "npformer", "torch", "torchvision", "jax", "jaxlib", "flax", "haiku", "equinox", "tensorflow", "keras", "autograd",
     "theano", "aesara", "pytensor", "mxnet", "paddle", "chainer", "tinygrad", "micrograd", "mindspore", "mlx",
@@ -46,32 +45,24 @@ class Source:
 def read_source(path: Path) -> Source:
     """Read and parse a learner's file. Raises DataError if it is missing, no text, or not Python."""
     try:
-        data = path.read_bytes() if path.stat().st_size <= LARGEST else None
-    except FileNotFoundError:
-        raise DataError(
-            f"{path}: no such file; `npformer grade --template softmax` writes one to fill in, --list shows all"
-        ) from None
-    except OSError as error:
-        raise DataError(f"{path}: expected a readable Python file, got: {error.strerror}") from error
-    if data is None:
-        raise DataError(f"{path}: expected a Python file of at most {LARGEST:,} bytes; is it the right file?")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: expected a Python file in UTF-8, got an invalid byte at {error.start}") from None
-    tree = _parsed(path, text)
-    return Source(path, text, tree, frozenset(_names(tree)))
-
-
-def _parsed(path: Path, text: str) -> ast.Module:
-    try:
+        if path.stat().st_size > LARGEST:
+            raise DataError(f"{path}: expected a Python file of at most {LARGEST:,} bytes; is it the right file?")
+        text = path.read_bytes().decode("utf-8-sig")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the warning "invalid escape sequence" appears when the file runs
-            return ast.parse(text, str(path))
+            tree = ast.parse(text, str(path))
+    except FileNotFoundError:
+        hint = "`npformer grade --template softmax` writes one to fill in, --list shows all"
+        raise DataError(f"{path}: no such file; {hint}") from None
+    except OSError as error:
+        raise DataError(f"{path}: expected a readable Python file, got: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: expected a Python file in UTF-8, got an invalid byte at {error.start}") from None
     except SyntaxError as error:
         raise DataError(f"{path}: Python cannot read it\n{_marked(error)}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"{path}: Python cannot read it: {error}") from None
+    return Source(path, text, tree, frozenset(_names(tree)))
 
 
 def _marked(error: SyntaxError) -> str:
@@ -111,40 +102,32 @@ def exercises_in(source: Source, forced: str | None = None) -> list[Exercise]:
     Raises DataError if there is none, or half of one; ConfigError if the forced one does not exist.
     """
     wanted = [find(forced)] if forced else [e for e in EXERCISES if source.names.intersection(e.functions)]
+    functions = {function for exercise in EXERCISES for function in exercise.functions}
     for exercise in wanted:
         missing = sorted(set(exercise.functions) - source.names)
         if missing:
-            near = difflib.get_close_matches(missing[0], sorted(source.names - _all_functions()), n=1, cutoff=0.75)
-            shown = f"; `npformer grade --template {exercise.name}` shows both"
-            meant = f"; is `{near[0]}` meant to be it?" if near else shown
-            raise DataError(
-                f"{source.path}: expected {exercise.name}_forward and {exercise.name}_backward, a pair, "
-                f"got no {' and no '.join(missing)}{meant}"
-            )
+            near = _near(missing[0], source.names - functions)
+            more = f"is `{near}` meant to be it?" if near else f"`npformer grade --template {exercise.name}` shows both"
+            expected = f"expected {' and '.join(exercise.functions)}, a pair"
+            raise DataError(f"{source.path}: {expected}, got no {' and no '.join(missing)}; {more}")
     if not wanted:
-        raise DataError(f"{source.path}: expected the functions of an exercise, {_seen(source)}")
+        raise DataError(f"{source.path}: expected the functions of an exercise, {_seen(source, functions)}")
     return wanted
 
 
-def _all_functions() -> set[str]:
-    return {function for exercise in BY_NAME.values() for function in exercise.functions}
+def _near(name: str, names: Set[str]) -> str:
+    """The name that it may be meant to be, or none."""
+    return "".join(difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.75))
 
 
-def _seen(source: Source) -> str:
+def _seen(source: Source, functions: Set[str]) -> str:
     """The functions found instead, and a suggestion."""
     for name in sorted(source.names):
-        near = difflib.get_close_matches(name, sorted(_all_functions()), n=1, cutoff=0.75)
+        near = _near(name, functions)
         if near:
-            return f"got `{name}`; did you mean `{near[0]}`?"
+            return f"got `{name}`; did you mean `{near}`?"
     names = ", ".join(sorted(source.names)[:6]) or "no function at all"
     return f"such as softmax_forward and softmax_backward, got {names}; `npformer grade --list` names the exercises"
-
-
-def refuse_answers(source: Source) -> None:
-    """Raise DataError if the file imports a library that holds or computes the answer."""
-    for name, line in imported(source.tree):
-        if name.partition(".")[0] in BANNED:
-            raise DataError(refusal(source, f"imports {name}", line))
 
 
 def refusal(source: Source, what: str, line: int | None) -> str:
@@ -155,16 +138,3 @@ def refusal(source: Source, what: str, line: int | None) -> str:
         else "a solution only computes; put experiments below `if __name__ == '__main__':`"
     )
     return f"{source.path}: it {what}: {reason}" + source.at(line, "\n  ")
-
-
-def imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """(module, line) of every import, __import__("…") and import_module("…") included."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield node.module or "", node.lineno
-        elif isinstance(node, ast.Call) and node.args and called(node) in ("__import__", "import_module"):
-            name = node.args[0]
-            if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                yield name.value, node.lineno

@@ -8,12 +8,7 @@ from typing import Any
 from npformer.lab.grader.child.values import Foreign, as_tuple, decode, encode
 from npformer.typing import HostArray
 
-__all__ = ["Foreign", "as_tuple", "decode", "encode", "leaves", "named", "paths"]
-
-
-def leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """(dotted name, leaf) of a nested value."""
-    return ((".".join(path), leaf) for path, leaf in paths(value, (name,)))
+__all__ = ["Foreign", "as_tuple", "decode", "encode", "named", "paths"]
 
 
 def named(names: tuple[str, ...], values: Any) -> dict[str, Any]:
@@ -22,7 +17,7 @@ def named(names: tuple[str, ...], values: Any) -> dict[str, Any]:
     Raises ValueError if the numbers differ.
     """
     parts = zip(names, as_tuple(values), strict=True)
-    return {dotted: leaf for name, part in parts for dotted, leaf in leaves(name, part)}
+    return {".".join(path): leaf for name, part in parts for path, leaf in paths(part, (name,))}
 
 
 def paths(value: Any, start: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], HostArray]]:

@@ -10,7 +10,6 @@ import os
 import sys
 import types
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,21 +53,19 @@ def main() -> None:
 def _run(job: Job, reporter: Reporter) -> None:
     reporter.enter("load", None)
     module = types.ModuleType("exercise")
-    if not _attempt(reporter, lambda: _load(job, module)):
+    if not _attempt(reporter, _load, job, module):
         return
     pair = getattr(module, job["forward"]), getattr(module, job["backward"])
     refused = [_refusal(pair[0], len(job["arguments"])), _refusal(pair[1], 2)]
     reporter.say("loaded", signatures=refused)
-    if any(refused):
-        return
-    for index in range(len(job["cases"])):
-        _attempt(reporter, partial(_slopes if job["oracle"] else _run_case, job, index, pair, reporter))
+    for index in range(0 if any(refused) else len(job["cases"])):
+        _attempt(reporter, _slopes if job["oracle"] else _run_case, job, index, pair, reporter)
 
 
-def _attempt(reporter: Reporter, action: Callable[[], None]) -> bool:
+def _attempt(reporter: Reporter, action: Callable[..., None], *arguments: Any) -> bool:
     """Run action; False after an error in the learner's code, which is reported. TimeLimit ends the run."""
     try:
-        action()
+        action(*arguments)
         return True
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         reporter.failed(error)
@@ -118,13 +115,12 @@ def _run_case(job: Job, index: int, pair: Pair, reporter: Reporter) -> None:
     """Forward, then backward twice: its calls are watched, then it is seen whether it changed its cache."""
     forward, backward = pair
     case = job["cases"][index]
-    gaps, forms = case["gaps"], [*case["arguments"], case["upstream"]]
-    names = [*job["arguments"], "the incoming gradient"]
-    *arguments, upstream = values = [decode(form, gaps) for form in forms]
+    forms = dict(zip([*job["arguments"], "the incoming gradient"], [*case["arguments"], case["upstream"]], strict=True))
+    values = {name: decode(form, case["gaps"]) for name, form in forms.items()}
+    *arguments, upstream = values.values()
 
     def changed() -> list[str]:
-        triples = zip(names, values, forms, strict=True)
-        return [name for name, value, form in triples if json.dumps(encode(value)) != json.dumps(form)]
+        return [name for name, value in values.items() if json.dumps(encode(value)) != json.dumps(forms[name])]
 
     reporter.enter("forward", index)
     result = forward(*arguments)
@@ -137,7 +133,7 @@ def _run_case(job: Job, index: int, pair: Pair, reporter: Reporter) -> None:
     first, touched = encode(gradients, top=True), changed()
     lines = Lines(backward if index == 0 else None, encode)
     with contextlib.redirect_stdout(io.StringIO()), lines:  # a print is reported once
-        gradients = backward(decode(case["upstream"], gaps), result[1])
+        gradients = backward(decode(case["upstream"], case["gaps"]), result[1])
     stable = json.dumps(first) == json.dumps(encode(gradients, top=True))
     reporter.say("backward", result=first, changed=touched, stable=stable, measuring=seen.signs(), lines=lines.last)
 

@@ -35,25 +35,19 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 #: Events of sys.audit by reason; an entry that ends in a dot stands for all events that begin with it.
 REFUSED = {
-    "starts another program": (
-        "subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn",
-        "os.startfile", "pty.spawn",
-    ),
-    "sends a signal": ("os.kill", "os.killpg", "signal.pthread_kill"),
-    "changes files": (
-        "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink", "os.chmod",
-        "os.chown", "os.chflags", "os.lockf", "os.utime", "os.setxattr", "os.removexattr", "shutil.rmtree",
-        "sqlite3.connect",
-    ),
-    "opens a network connection": ("socket.",),
-    "looks into the grader": ("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys._current_frames",
-                              "sys._current_exceptions", "sys.addaudithook", "sys.monitoring.register_callback"),
+    "starts another program":
+        "subprocess.Popen os.system os.exec os.fork os.forkpty os.posix_spawn os.spawn os.startfile pty.spawn",
+    "sends a signal": "os.kill os.killpg signal.pthread_kill",
+    "changes files":
+        "os.remove os.rename os.rmdir os.mkdir os.truncate os.link os.symlink os.chmod os.chown os.chflags os.lockf "
+        "os.utime os.setxattr os.removexattr shutil.rmtree sqlite3.connect",
+    "opens a network connection": "socket.",
+    "looks into the grader":
+        "gc.get_objects gc.get_referrers gc.get_referents sys._current_frames sys._current_exceptions sys.addaudithook "
+        "sys.monitoring.register_callback",
 }  # fmt: skip
 #: Events that libraries need, so they are refused only if the learner's own code causes them.
-REFUSED_TO_OWN = {
-    "calls C by ctypes": ("ctypes.",),
-    "looks into the grader": ("sys._getframe", "sys.settrace"),
-}
+REFUSED_TO_OWN = {"calls C by ctypes": "ctypes.", "looks into the grader": "sys._getframe sys.settrace"}
 NAMED = ("changes files", "looks into the grader")  # reasons to which the event is added
 FRAMES = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")
 #: Library modules that act on behalf of their caller.
@@ -116,9 +110,10 @@ def _refusal(path: str, stream: int) -> Callable[[str], NoReturn]:
     return refuse
 
 
-def _reasons(table: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+def _reasons(table: Mapping[str, str]) -> dict[str, str]:
     """The reason for refusing each event, by its name, or by its prefix if that ends in a dot."""
-    return {event: f"{why} ({event})" if why in NAMED else why for why, events in table.items() for event in events}
+    pairs = [(why, event) for why, events in table.items() for event in events.split()]
+    return {event: f"{why} ({event})" if why in NAMED else why for why, event in pairs}
 
 
 def _found(event: str, reasons: Mapping[str, str]) -> str | None:

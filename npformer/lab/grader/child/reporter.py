@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import traceback
 import warnings
-from types import TracebackType
 from typing import Any
 
 
@@ -24,17 +24,10 @@ class Reporter:
         self.say("stage")
 
     def failed(self, error: BaseException) -> None:
-        line = self._line_of(error.__traceback__)
-        self.say("failed", type=type(error).__name__, message=str(error)[:2000], line=line)
-
-    def _line_of(self, traceback: TracebackType | None) -> int | None:
-        """The last line of the learner's file that an error passed through."""
-        line = None
-        while traceback is not None:
-            if traceback.tb_frame.f_code.co_filename == self.path:
-                line = traceback.tb_lineno
-            traceback = traceback.tb_next
-        return line
+        """An error, with the last line of the learner's file that it passed through."""
+        passed = traceback.walk_tb(error.__traceback__)
+        lines = [line for frame, line in passed if frame.f_code.co_filename == self.path]
+        self.say("failed", type=type(error).__name__, message=str(error)[:2000], line=lines[-1] if lines else None)
 
 
 def collect_warnings(path: str) -> list[dict[str, Any]]:

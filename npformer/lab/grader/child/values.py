@@ -13,14 +13,8 @@ import numpy as np
 LARGEST = 100_000  # the most numbers in one sent array
 
 
-class Foreign:
-    """A value that is not a number, array, tuple or dict; str() describes it."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __str__(self) -> str:
-        return self._what
+class Foreign(str):
+    """What a value is that is no number, array, tuple or dict."""
 
 
 def encode(value: Any, top: bool = False) -> Any:
