@@ -1,7 +1,6 @@
 """The page in which an exercise is written and judged: its own verdicts are npformer's, its arrays are NumPy's."""
 
 import base64
-import inspect
 import json
 import re
 import subprocess
@@ -15,11 +14,10 @@ from docs.site import places
 from docs.site.here import libraries, page
 from docs.site.here.rewrite import rewritten
 from npformer.lab.grader import EXERCISES, find
-from npformer.lab.grader.cases import cases_of
-from npformer.lab.grader.templates import pair_source, template
+from npformer.lab.grader.exercises import cases_of
+from npformer.lab.grader.templates import pair_source
 from npformer.pages.document import Pack
 from tests.lab import learner
-from tests.lab.test_grader_wrong import WRONG
 
 BODY = "x, weight = cache; D = dy.reshape(-1, dy.shape[-1]); X = x.reshape(-1, x.shape[-1])\n    "
 #: Replaces what the page calls: the text is an expression, or a name is an exercise to be held against NumPy.
@@ -92,10 +90,8 @@ def ask(fetched, tmp_path_factory):
 def files():
     """(exercise, whether it is right, cause, text) of the grader's own tests."""
     for each in EXERCISES:
-        own = [getattr(learner, name) for name in each.functions if hasattr(learner, name)]
-        given = template(each).partition(f"def {own[0].__name__}(")[0] if own else pair_source(each)
-        yield each.name, True, "", given + "\n\n".join(map(inspect.getsource, own))
-    for name, rows in WRONG.items():
+        yield each.name, True, "", learner.right(each.name)
+    for name, rows in learner.FILES["wrong"].items():
         for body, _, cause in rows:
             yield name, False, cause, pair_source(find(name), body)
 

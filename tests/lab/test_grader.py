@@ -5,7 +5,7 @@ import numpy as np
 from npformer import functional as F  # noqa: N812
 from npformer.functional import AttentionMask
 from npformer.lab.grader import EXERCISES, Limits, find, grade_file, report
-from npformer.lab.grader.cases import cases_of
+from npformer.lab.grader.exercises import cases_of
 from npformer.lab.grader.runner import run
 from npformer.lab.grader.source import read_source
 from npformer.lab.grader.templates import template

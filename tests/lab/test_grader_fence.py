@@ -8,10 +8,9 @@ import pytest
 import npformer
 from npformer.errors import DataError
 from npformer.lab.grader import grade, runner
-from tests.lab.learner import each, graded
+from tests.lab.learner import FILES, each, graded
 
 PACKAGE = Path(npformer.__file__).resolve().parent
-ANSWER = "lab/grader/parts.py"
 RELU = """import numpy as np
 def relu_forward(x): return np.where(x > 0, x, 0.0), x > 0
 def relu_backward(dy, cache):
@@ -66,39 +65,11 @@ def test_nothing_runs_after_a_refusal(tmp_path, monkeypatch):
     assert runs[0].printed == ""
 
 
-#: (statements, words of the refusal)
-REFUSED = {
-    "a file opened for writing": ("open('mine.py', 'w')", "for writing"),
-    "a file removed": ("import os\nos.remove('mine.py')", "changes files (os.remove)"),
-    "a new folder": ("import os\nos.mkdir('new')", "changes files (os.mkdir)"),
-    "the answer": (f"exec(open({str(PACKAGE / ANSWER)!r}).read())", "reads npformer's own code"),
-    "a folder's descriptor": (f"import os\nos.open({str(PACKAGE.parent)!r}, os.O_RDONLY)", "folder"),
-    "the answer below a folder's descriptor": (
-        f"import os\nf = os.open({str(PACKAGE.parent)!r}, os.O_RDONLY)\n"
-        f"os.read(os.open('npformer/{ANSWER}', os.O_RDONLY, dir_fd=f), 9)", "folder"),
-    "a file removed below a descriptor": (
-        "import os\nf = os.open('.', os.O_RDONLY)\nos.unlink('mine.py', dir_fd=f)", "folder"),
-    "the answer by another name of its folder": (f"open('link/{ANSWER}').read()", "reads npformer's own code"),
-    "sendto": (
-        "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 9))", "network"),
-    "chmod": ("import os\nos.chmod('mine.py', 0o777)", "changes files (os.chmod)"),
-    "chmod of an open file": ("import os\nos.fchmod(os.open('mine.py', os.O_RDONLY), 0o777)", "(os.chmod)"),
-    "a file's times": ("import os\nos.utime('mine.py')", "changes files (os.utime)"),
-    "a database": ("import sqlite3\nsqlite3.connect('new.db')", "changes files (sqlite3.connect)"),
-    "a signal": ("import os\nos.kill(os.getppid(), 0)", "signal"),
-    "C": ("import ctypes\nctypes.CDLL(None)", "ctypes"),
-    "a library of answers, found without the finder": (
-        "import importlib, sys\nsys.meta_path[:] = sys.meta_path[-3:]\nimportlib.import_module('npformer')",
-        "npformer"),
-    "a trace of its own": ("import sys\nsys.settrace(lambda *a: None)", "sys.settrace"),
-}  # fmt: skip
-
-
-@each(("act", "words"), REFUSED)
+@each(("act", "words"), FILES["closed"])
 def test_what_is_closed_is_refused(tmp_path, act, words):
     (tmp_path / "link").symlink_to(PACKAGE)
     with pytest.raises(DataError) as refused:
-        acting(tmp_path, act)
+        acting(tmp_path, act.format(beside=PACKAGE.parent, answer="lab/grader/parts.py"))
     assert words in str(refused.value)
     assert RELU in (tmp_path / "mine.py").read_text()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "mine.py"]

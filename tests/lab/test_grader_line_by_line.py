@@ -5,9 +5,9 @@ import ast
 import pytest
 
 from npformer.lab.grader import find, grade_file, report
-from npformer.lab.grader.cases import cases_of
 from npformer.lab.grader.child.lines import STEPS, Lines
 from npformer.lab.grader.child.values import encode
+from npformer.lab.grader.exercises import cases_of
 from npformer.lab.grader.line_by_line import compared
 from npformer.lab.grader.parts import TEXTS
 from npformer.lab.grader.templates import template

@@ -3,7 +3,7 @@
 import pytest
 
 from npformer.lab.grader import report
-from tests.lab.learner import each, graded, said
+from tests.lab.learner import FILES, each, graded, said
 
 RELU = """import numpy as np
 def relu_forward(x):
@@ -24,61 +24,9 @@ def softmax_forward(x, visible=None):
     total = np.sum(powers, axis=-1, keepdims=True)
     return powers / np.where(total == 0, 1.0, total), (x, visible)
 """
-DIFFERENCES = """def {}_backward(dy, cache):
-    x = cache.copy()
-    d = np.zeros(x.shape)
-    for i in np.ndindex(x.shape):
-        old = x[i]
-        x[i] = old + 1e-6; above = f(x)
-        x[i] = old - 1e-6; below = f(x)
-        x[i] = old
-        d[i] = np.sum(dy * (above - below)) / 2e-6
-    return d
-"""
-COPY = """def g(x):
-    '''Mine.'''
-    is_open = x > 0
-    return np.where(is_open, x, 0.0), x
-f = lambda x: g(x)[0]
-"""
-IN_PLACE = """def relu_backward(dy, cache):
-    x = cache.copy(); f = lambda: np.maximum(x, 0); d = np.zeros(x.shape)
-    for i in np.ndindex(x.shape):
-        x[i] += 1e-6; a = f(); x[i] -= 2e-6; d[i] = np.sum(dy * (a - f())) / 2e-6; x[i] += 1e-6
-    return d
-"""
-STEPS = """def f(z): return np.where(z.real > 0, z, 0)
-def relu_backward(dy, cache):
-    d = np.zeros(cache.shape)
-    for i in np.ndindex(d.shape):
-        e = np.zeros(d.shape, complex); e[i] = 1e-30j
-        d[i] = np.sum(dy * f(cache + e).imag) / 1e-30
-    return d
-"""
-#: Whole files, and the sign by which each is known.
-MEASURED = {
-    "an alias": (RELU + "again = relu_forward\nf = lambda z: again(z)[0]\n" + DIFFERENCES.format("relu"), "again"),
-    "by the table of modules": (
-        RELU + "import sys\nf = lambda z: vars(sys.modules['exercise'])['relu_forward'](z)[0]\n"
-        + DIFFERENCES.format("relu"), "again"),
-    "a copy": (RELU + COPY + DIFFERENCES.format("relu"), "again"),
-    "other words": (RELU + "def f(z): return np.maximum(z, 0)\n" + DIFFERENCES.format("relu"), "one number moved"),
-    "NumPy's words": (RELU + "f = lambda z: z.clip(0)\n" + DIFFERENCES.format("relu"), "one number moved"),
-    "an array moved in place": (RELU + IN_PLACE, "one number moved"),
-    "complex steps of a copy": (RELU + STEPS, "complex numbers"),
-    "a complex step in the backward's own lines": (
-        RELU + "def relu_backward(dy, cache): return dy * np.where(cache > 0, cache + 1e-30j, 0).imag / 1e-30\n",
-        "complex numbers"),
-    "without the profile": (
-        RELU + "import sys\ndef f(z): return np.maximum(z, 0)\n"
-        + DIFFERENCES.format("relu").replace("old =", "sys.setprofile(None); old ="), "sys.setprofile"),
-    "a complex step made from text": (
-        RELU + "def relu_backward(dy, cache):\n    z = cache + complex('1e-30j')\n"
-        "    return dy * np.where(cache > 0, z, 0).imag / 1e-30\n", "complex numbers"),
-}  # fmt: skip
 
 
-@each(("text", "sign"), MEASURED)
+@each(("text", "sign"), FILES["measured"])
 def test_what_is_measured_is_refused_and_its_sign_told(tmp_path, text, sign):
     found = graded(tmp_path, text)
     assert not found.ok

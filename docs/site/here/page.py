@@ -19,8 +19,7 @@ from docs.site.here.rewrite import rewritten
 from docs.site.places import write
 from npformer.check.diagnosis.mutants import mutants
 from npformer.lab.grader import EXERCISES, Exercise
-from npformer.lab.grader.cases import cases_of
-from npformer.lab.grader.exercises import HINTS
+from npformer.lab.grader.exercises import HINTS, cases_of
 from npformer.lab.grader.parts import TEXTS, imports
 from npformer.lab.grader.templates import template
 from npformer.pages.document import Pack
@@ -35,7 +34,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "io/percent": ("percent",), "lab/grader/tree": (),
     "lab/grader/source": ("Source", "BANNED", "refusal"),
     "lab/grader/judge": (), "lab/grader/findings": (), "lab/grader/diagnosis": (),
-    "lab/grader/faults": (), "lab/grader/hints": (), "lab/grader/grade": ("grade_exercise",),
+    "lab/grader/grade": ("grade_exercise",),
     "lab/grader/report": ("verdict", "to_dict", "folded"), "lab/grader/child/slopes": (),
 }  # fmt: skip
 _KEPT = (

@@ -1,4 +1,4 @@
-"""Finds the cause of a wrong gradient, and the hints for it.
+"""Everything that is wrong with an answer, fault by fault, each with its hints; finds the cause of a wrong gradient.
 
 In this order: a typical mistake that gives exactly the same numbers on every case; a constant factor; a
 telling shape; a mutant of the reference backward with the same numbers; a pattern in the numbers; and if
@@ -9,21 +9,24 @@ case *is* that mistake, so the hint can be specific.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.diagnosis.mutants import mutants
+from npformer.check.diagnosis.mutants import Mutant, mutants
 from npformer.check.diagnosis.patterns import Clues, by_pattern
 from npformer.check.measures import max_abs
-from npformer.lab.grader.cases import Case
-from npformer.lab.grader.exercises import Exercise
-from npformer.lab.grader.hints import Hints, for_gradient, for_mutant, told
+from npformer.lab.grader.exercises import HINTS, Case, Exercise
+from npformer.lab.grader.findings import Finding
 from npformer.lab.grader.judge import Compared, Result
 from npformer.lab.grader.parts import FUNCTIONS
+from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import as_tuple, named
 
+Hints = Sequence[str]
+SHAPES = ("shape", "mismatch", "broadcast", "dimension", "axis", "size")  # words of errors of shapes
 ALIKE = 1e-7  # of the largest number: the tolerance between a mistake's numbers and its formula's
 #: Factors that need no letter, and of two of them what shows and what is wrong.
 FACTORS = {"−1": -1.0, "2": 2.0, "1/2": 0.5, "0": 0.0}
@@ -49,6 +52,51 @@ class Wrong(NamedTuple):
     gradient: str
     outcomes: Sequence[Result]
     compared: Sequence[Compared]
+
+
+def told(kind: str, **words: Any) -> Hints:
+    """The hints for a kind of error, with the words that they lack."""
+    return [text.format(**words) for text in HINTS[kind]]
+
+
+def for_gradient(exercise: Exercise, gradient: str) -> Hints:
+    """The hints for a gradient of an exercise, whatever the error."""
+    name, _, inner = gradient.partition(".")
+    found = exercise.hints.get(name) or exercise.hints.get("*") or ("parts" if inner else "undo")
+    hints: Hints = HINTS[found] if isinstance(found, str) else found
+    return hints
+
+
+def for_mutant(mutant: Mutant, gradient: str) -> Hints:
+    """The hints for a gradient that equals that of a mutant of the reference."""
+    question, named = HINTS["operators"][mutant.operator]
+    if mutant.operator == "drop a term" and mutant.before.startswith(f"{mutant.after} + "):
+        named = f"One term of a sum is missing: what --answer calls `{mutant.before[len(mutant.after) + 3 :]}`."
+    line = f"In the words of --answer: where `{mutant.before}` belongs, yours does what `{mutant.after}` would."
+    if "." in gradient:  # in a whole layer, the place of the error is half the answer
+        question = f"Coming from the output, {gradient} is the first gradient to be wrong. {question}"
+    return question, named, line
+
+
+def for_forward(exercise: Exercise) -> Hints:
+    """The hints for a forward that computes something else."""
+    lines = exercise.formula.replace("   ", "\n").split("\n")
+    return told("forward", name=exercise.name, formula=" ; ".join(line.strip() for line in lines if line.strip()))
+
+
+def for_error(failure: dict[str, Any], line: str, exercise: Exercise) -> Hints:
+    """The hints for an exception in the learner's code; line is the line at which it stopped."""
+    names, message = exercise.gradients, failure["message"]
+    near = next((name for name in names if re.search(rf"(^|\W){name}(\W|$)", line)), names[-1])
+    last = for_gradient(exercise, near)[2] if failure["step"] == "backward" else "Compare with the template's forward."
+    single = re.search(r"\((\w+),\) = (\w+_backward)\(", line)
+    name, call = single.groups() if single else ("", "")
+    kind = "shapes" if any(word in message for word in SHAPES) else "error"
+    if "unpack" in message:
+        kind = "one of one" if single else "unpack"
+    if failure["type"] == "MemoryError":
+        kind = "memory"
+    return told(kind, message=message, near=near, of=near[1:], last=last, name=name, call=call)
 
 
 def explain(exercise: Exercise, gradient: str, outcomes: Sequence[Result]) -> Fault:
@@ -101,16 +149,12 @@ def _mean(x: Any) -> Any:
 
 def _explained(wrong: Wrong, results: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The gradients that a mistake gives as the learner has them, on every case; none without the wrong one."""
-    pairs = list(zip(wrong.outcomes, results, strict=True))
-    if not any(t.gradients[wrong.gradient].problem for t, made in pairs if wrong.gradient in made):
+    if not any(c.problem for c, made in zip(wrong.compared, results, strict=True) if wrong.gradient in made):
         return ()
-
-    def agrees(name: str) -> bool:
-        both = [(t.gradients.get(name), made[name]) for t, made in pairs if name in made]
-        return all(c is not None and _agree(c.claimed, x) for c, x in both)
-
-    same = tuple(name for name in dict.fromkeys(name for made in results for name in made) if agrees(name))
-    return same if wrong.gradient in same else ()
+    claimed = [{name: c.claimed for name, c in outcome.gradients.items()} for outcome in wrong.outcomes]
+    pairs, names = list(zip(claimed, results, strict=True)), dict.fromkeys(name for made in results for name in made)
+    same = [name for name in names if all(_agree(ours.get(name), made[name]) for ours, made in pairs if name in made)]
+    return tuple(same) if wrong.gradient in same else ()
 
 
 def _factor(wrong: Wrong) -> Fault | None:
@@ -209,3 +253,52 @@ def _agree(x: Any, y: Any) -> bool:
         return False
     scale = max(max_abs(x), max_abs(np.asarray(y)), 1e-6)
     return bool(np.all(np.isfinite(x))) and bool(np.all(np.abs(x - y) <= ALIKE * scale))
+
+
+def faults_of(
+    exercise: Exercise, source: Source, outcomes: Sequence[Result], findings: Sequence[Finding]
+) -> Iterator[Fault]:
+    """The faults: an exception, the forward, the order, the gradients from the output on, and conduct."""
+    wrong = [finding.name for finding in findings if not finding.ok]
+    failures = [outcome.failure for outcome in outcomes if outcome.failure and not outcome.late]
+    for failure in failures[:1]:
+        yield Fault(failure["type"], "", for_error(failure, source.line(failure["line"]), exercise))
+    if "forward" in wrong and any(outcome.other_forward for outcome in outcomes):
+        yield Fault("forward", "", for_forward(exercise))
+    if "order" in wrong:
+        names = {"wrt": ", ".join(exercise.wrt), "gradients": ", ".join(exercise.gradients)}
+        yield Fault("order", "", told("order", **names))
+    yield from _of_gradients(exercise, outcomes, wrong)
+    conduct = ["structure"] if any(outcome.complaint for outcome in outcomes) and "order" not in wrong else []
+    conduct += ["measured"] if any(outcome.measuring for outcome in outcomes) else []
+    for name in [*conduct, *(name for name in ("inputs", "cache", "time", "process") if name in wrong)]:
+        yield Fault(name, "", HINTS[name])
+
+
+def _of_gradients(exercise: Exercise, outcomes: Sequence[Result], wrong: Sequence[str]) -> list[Fault]:
+    """The faults of gradients, the one nearest to the output first.
+
+    A gradient is wrong, too, if it is made from a wrong one. So a mistake speaks for all gradients that it explains,
+    and of gradients that nothing explains only the one nearest to the output gets general hints.
+    """
+    computed = dict.fromkeys(name for outcome in outcomes for name in outcome.gradients)
+    left = [name for name in computed if name in wrong]
+    faults: list[Fault] = []
+    while left:
+        cause, seen, hints, explained = explain(exercise, left[-1], outcomes)
+        spoiled = tuple(name for name in left if name == left[-1] or name in explained)
+        left = [name for name in left if name not in spoiled]
+        faults = _joined(faults, Fault(cause, seen, hints, spoiled))
+    particular = [fault for fault in faults if fault.hints not in (HINTS["undo"], HINTS["parts"])]
+    return particular or faults[:1]
+
+
+def _joined(faults: list[Fault], fault: Fault) -> list[Fault]:
+    """The faults with one more, or with one that has more gradients: the same mistake in several of them."""
+    for i, other in enumerate(faults):
+        if (fault.cause, *fault.hints[:2]) == (other.cause, *other.hints[:2]):
+            seen = " ".join(dict.fromkeys(filter(None, (fault.seen, other.seen))))
+            last = "; ".join(dict.fromkeys((fault.hints[2], other.hints[2])))
+            both = Fault(other.cause, seen, (*other.hints[:2], last), fault.gradients + other.gradients)
+            return [*faults[:i], both, *faults[i + 1 :]]
+    return [*faults, fault]

@@ -9,10 +9,8 @@ from typing import Any
 
 from npformer.errors import DataError
 from npformer.io.child_process import Limits
-from npformer.lab.grader.cases import cases_of
-from npformer.lab.grader.diagnosis import Fault
-from npformer.lab.grader.exercises import Exercise
-from npformer.lab.grader.faults import faults_of
+from npformer.lab.grader.diagnosis import Fault, faults_of
+from npformer.lab.grader.exercises import Exercise, cases_of
 from npformer.lab.grader.findings import Finding, backward_findings, conduct_findings, forward_findings
 from npformer.lab.grader.judge import Result, against_own_forward, outcomes_of
 from npformer.lab.grader.line_by_line import Lines, lines_of

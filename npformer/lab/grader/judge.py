@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.measures import largest, max_abs, scale_of
-from npformer.lab.grader.cases import Case
-from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.exercises import Case, Exercise
 from npformer.lab.grader.runner import Run
 from npformer.lab.grader.tree import as_tuple, decode, named
 from npformer.typing import HostArray, HostArrays

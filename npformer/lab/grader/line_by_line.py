@@ -16,8 +16,7 @@ import numpy as np
 
 from npformer.check.derivations.point import measured
 from npformer.check.measures import max_abs
-from npformer.lab.grader.cases import Case
-from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.exercises import Case, Exercise
 from npformer.lab.grader.judge import Result
 from npformer.lab.grader.parts import TEXTS
 from npformer.lab.grader.source import Source

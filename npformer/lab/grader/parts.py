@@ -16,7 +16,6 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Callable, Iterator
-from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,10 @@ Function = Callable[..., Any]
 #: exercises.toml.
 TOLD: dict[str, Any] = tomllib.loads(Path(__file__).with_name("exercises.toml").read_text(encoding="utf-8"))
 #: What a learner's forward has in the place of an argument, by its type, and what the docstring says of it.
-_ARGUMENTS = {
-    "AttentionMask": ("visible=None", "visible is boolean, fits (B, H, T, S) and is True where a query may look."),
-    "Draw | None": ("keep=None", "keep is dropout's mask, scale its factor; keep None: nothing is dropped."),
-    "Bits": ("scale=1.0", ""),
+_INSTEAD = {"AttentionMask": "visible=None", "Draw | None": "keep=None", "Bits": "scale=1.0"}
+_SAID = {
+    "visible=None": "visible is boolean, fits (B, H, T, S) and is True where a query may look.",
+    "keep=None": "keep is dropout's mask, scale its factor; keep None: nothing is dropped.",
 }
 #: What is written in another way, one after the other.
 _REWRITTEN = (
@@ -76,30 +75,26 @@ def _rewritten(function: Function, doc: str, fields: dict[str, str]) -> str:
     library = re.search(r"^ +(\w+)(, device)? = namespace\(\w+\)(, .*)?\n", code, re.M)
     if library:
         code = code.replace(library[0], "").replace(f"{library[1]}.", "np.")
-    for name, (given, _) in _other_arguments(function).items():
+    arguments = _arguments(function)
+    for name, given in arguments.items():
         code = re.sub(rf"\b{name}\b", given.partition("=")[0], code)
     for pattern, new in _REWRITTEN:
         code = re.sub(pattern, new, code, flags=re.M)
     for field, kind in fields.items():
         if "Cache" in kind:
             code = re.sub(rf"\b{field}\b", f"{field}_cache", code)
-    arguments = filter(None, map(_head, inspect.signature(function).parameters.values()))
     quoted = f'"""{doc}\n"""\n' if "\n" in doc else f'"""{doc}"""\n' if doc else ""
-    return f"def {function.__name__}({', '.join(arguments)}):\n{textwrap.indent(quoted, '    ')}{code}"
+    return f"def {function.__name__}({', '.join(arguments.values())}):\n{textwrap.indent(quoted, '    ')}{code}"
 
 
-def _head(argument: Parameter) -> str:
-    """An argument without its annotation; an activation is ReLU."""
-    if argument.annotation in _ARGUMENTS:
-        return _ARGUMENTS[argument.annotation][0]
-    default = {"eps": "=1e-5", "activation": None}.get(argument.name, f"={argument.default}")
-    return argument.name + default.replace(f"={Parameter.empty}", "") if default else ""
-
-
-def _other_arguments(function: Function) -> dict[str, tuple[str, str]]:
-    """Name -> what a learner's forward has in its place."""
-    given = inspect.signature(function).parameters.values()
-    return {argument.name: _ARGUMENTS[argument.annotation] for argument in given if argument.annotation in _ARGUMENTS}
+def _arguments(function: Function) -> dict[str, str]:
+    """Name -> what a learner's function has in its place; an activation is ReLU."""
+    found = {}
+    for name, given in inspect.signature(function).parameters.items():
+        default = "=1e-5" if name == "eps" else "" if given.default is given.empty else f"={given.default}"
+        found[name] = _INSTEAD.get(given.annotation, name + default)
+    found.pop("activation", None)
+    return found
 
 
 def _doc(function: Function) -> str:
@@ -109,12 +104,14 @@ def _doc(function: Function) -> str:
 
 def _told(row: Operation) -> str:
     """What the docstring of a learner's forward says."""
-    other = _other_arguments(row.forward)
+    arguments = _arguments(row.forward)
+    other = [name for name, given in arguments.items() if name != given.partition("=")[0]]
     left_out = re.compile(r"Raises |.*\b(" + "|".join(("checked where", *other)) + r")\b")
     kept = " ".join(text for text in re.split(r"(?<=\.) ", _doc(row.forward)) if not left_out.match(text))
     kept = kept.replace('the activation "relu" or "gelu"', "ReLU")
-    told = re.sub(r"(Returns .*?)\.(?= |$)", r"\1, and a cache.", kept), " ".join(said for _, said in other.values())
-    return "\n\n".join(textwrap.fill(text, 110) for text in told if text)
+    kept = re.sub(r"(Returns .*?)\.(?= |$)", r"\1, and a cache.", kept)
+    said = " ".join(_SAID[arguments[name]] for name in other if arguments[name] in _SAID)
+    return "\n\n".join(textwrap.fill(text, 110) for text in (kept, said) if text)
 
 
 def _asked(row: Operation) -> str:

@@ -53,7 +53,7 @@ class Progress:
         entry.attempts += 1
         if not entry.solved:
             entry.hint = max(entry.hint, hint)
-        entry.solved = entry.solved or ok
+        entry.solved |= ok
 
     def save(self) -> str:
         """Write the file; returns "" or the reason of the failure."""

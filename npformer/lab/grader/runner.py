@@ -14,8 +14,7 @@ from typing import Any
 
 import npformer
 from npformer.io.child_process import GRACE, Limits, kill, started
-from npformer.lab.grader.cases import Case
-from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.exercises import Case, Exercise
 from npformer.lab.grader.source import BANNED, Source
 from npformer.lab.grader.templates import parts_source
 from npformer.lab.grader.tree import encode, paths
@@ -57,7 +56,7 @@ def run(
     parts = parts_source(name for other in (exercise, *beside) for name in other.available)
     job = {
         "path": str(source.path.absolute()), "source": source.text, "arguments": list(exercise.arguments),
-        "forward": f"{exercise.name}_forward", "backward": f"{exercise.name}_backward",
+        "pair": exercise.functions,
         "parts": parts, "allowed": sorted(exercise.available), "banned": list(BANNED),
         "secret": str(Path(npformer.__file__).parent) + os.sep,
         "seconds": limits.seconds, "memory": limits.memory, "oracle": oracle,

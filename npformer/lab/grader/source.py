@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import warnings
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def read_source(path: Path) -> Source:
         raise DataError(f"{path}: Python cannot read it\n{_marked(error)}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"{path}: Python cannot read it: {error}") from None
-    return Source(path, text, tree, frozenset(_names(tree)))
+    return Source(path, text, tree, frozenset(_names(tree.body)))
 
 
 def _marked(error: SyntaxError) -> str:
@@ -75,25 +75,17 @@ def _marked(error: SyntaxError) -> str:
     return f"{place}\n    {visible(line)}\n    {' ' * len(before)}^"
 
 
-def _names(tree: ast.Module) -> Iterator[str]:
+def _names(body: Sequence[ast.stmt]) -> Iterator[str]:
     """The names that the top level binds: functions, assignments, imports, also below if and try."""
-    for node in _top_level(tree.body):
+    for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
             yield node.name
-        elif isinstance(node, ast.Assign):
-            yield from (n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name))
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            yield node.target.id
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            yield from _names([n for n in ast.iter_child_nodes(node) if isinstance(n, ast.stmt)])
         elif isinstance(node, ast.ImportFrom) and node.module != "parts":
             yield from (alias.asname or alias.name for alias in node.names)
-
-
-def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    for node in body:
-        if isinstance(node, ast.If | ast.Try | ast.With):
-            yield from _top_level([n for n in ast.iter_child_nodes(node) if isinstance(n, ast.stmt)])
         else:
-            yield node
+            yield from (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
 
 def exercises_in(source: Source, forced: str | None = None) -> list[Exercise]:

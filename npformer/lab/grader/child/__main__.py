@@ -8,7 +8,9 @@ import io
 import json
 import os
 import sys
+import traceback
 import types
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,48 @@ from fence import REFUSE, fence  # type: ignore[import-not-found]
 from limits import OWN, TimeLimit, library, limit  # type: ignore[import-not-found]
 from lines import Lines  # type: ignore[import-not-found]
 from measuring import Measuring  # type: ignore[import-not-found]
-from reporter import Reporter, collect_warnings  # type: ignore[import-not-found]
 from slopes import slopes  # type: ignore[import-not-found]
 from values import decode, encode  # type: ignore[import-not-found]
 
 Job = dict[str, Any]
-Pair = tuple[Callable[..., Any], Callable[..., Any]]  # the learner's forward and backward
+Pair = list[Callable[..., Any]]  # the learner's forward and backward
 LIBRARY = library()
+
+
+class Reporter:
+    """Writes events, one line of JSON each, with the stage at which they occurred."""
+
+    def __init__(self, stream: Any, path: str) -> None:
+        self.stream, self.path = stream, path
+        self.stage: dict[str, Any] = {"step": "load", "case": None}
+
+    def say(self, event: str, **values: Any) -> None:
+        self.stream.write(json.dumps({"event": event, **self.stage, **values}) + "\n")
+        self.stream.flush()
+
+    def enter(self, step: str, case: int | None) -> None:
+        self.stage = {"step": step, "case": case}
+        self.say("stage")
+
+    def failed(self, error: BaseException) -> None:
+        """An error, with the last line of the learner's file that it passed through."""
+        passed = traceback.walk_tb(error.__traceback__)
+        lines = [line for frame, line in passed if frame.f_code.co_filename == self.path]
+        self.say("failed", type=type(error).__name__, message=str(error)[:2000], line=lines[-1] if lines else None)
+
+
+def collect_warnings(path: str) -> list[dict[str, Any]]:
+    """A list that collects the first few warnings from now on, with their lines in the file path."""
+    noted: list[dict[str, Any]] = []
+
+    def note(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
+        told = {"message": str(message)[:200], "line": lineno if filename == path else None}
+        if told not in noted and len(noted) < 5:
+            noted.append(told)
+
+    warnings.simplefilter("always")
+    warnings.showwarning = note
+    return noted
 
 
 def main() -> None:
@@ -55,7 +92,7 @@ def _run(job: Job, reporter: Reporter) -> None:
     module = types.ModuleType("exercise")
     if not _attempt(reporter, _load, job, module):
         return
-    pair = getattr(module, job["forward"]), getattr(module, job["backward"])
+    pair = [getattr(module, name) for name in job["pair"]]
     refused = [_refusal(pair[0], len(job["arguments"])), _refusal(pair[1], 2)]
     reporter.say("loaded", signatures=refused)
     for index in range(0 if any(refused) else len(job["cases"])):

@@ -1,1 +1,0 @@
-from npformer.lab.grader.exercises import cases_of  # noqa: F401
