@@ -239,8 +239,8 @@ def _pattern(wrong: Wrong) -> Fault | None:
     for outcome, c in zip(wrong.outcomes, wrong.compared, strict=True):
         if c.problem in ("numbers", "not finite") and c.truth.size > 1:
             arguments = dict(zip(wrong.exercise.arguments, outcome.case.arguments, strict=True))
-            tokens, heads = arguments.get("tokens"), arguments.get("num_heads")
-            read.append(by_pattern(c.claimed, c.truth, Clues(outcome.case.sizes, tokens=tokens, num_heads=heads)))
+            clues = Clues(outcome.case.sizes, arguments.get("tokens"), None, arguments.get("num_heads"))
+            read.append(by_pattern(c.claimed, c.truth, clues))
     if len({diagnosis.cause for diagnosis in read}) != 1 or read[0].cause == "unknown":
         return None
     text = f"{wrong.gradient}: {read[0].text}."

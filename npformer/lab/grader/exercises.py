@@ -169,7 +169,8 @@ def _case(exercise: Exercise, rng: np.random.Generator, label: str, given: str, 
     outputs, kept = exercise.forward(*arguments)
     drawn = tuple(rng.normal(size=np.shape(part)) for part in as_tuple(outputs))
     upstream = drawn if isinstance(outputs, tuple) else np.asarray(drawn[0])
-    return Case(label, arguments, upstream, outputs, exercise.backward(upstream, kept), kept, sizes)
+    tokens = {"B·T": sizes.get("B", 1) * sizes.get("T", 1)}
+    return Case(label, arguments, upstream, outputs, exercise.backward(upstream, kept), kept, {**sizes, **tokens})
 
 
 def _words(rng: np.random.Generator) -> dict[str, Any]:

@@ -23,11 +23,8 @@ PHRASES = {
     "time": "it takes too long",
     "process": "it breaks off",
 }
-#: What a hint is about, if not gradients.
-ABOUT = {
-    "forward": "the forward", "order": "the order", "inputs": "the inputs", "cache": "the cache",
-    "measured": "the backward", "structure": "what backward returns", "time": "the time", "process": "the process",
-}  # fmt: skip
+#: What a hint is about, if neither gradients nor what such a finding is about.
+ABOUT = {"measured": "the backward", "structure": "what backward returns"}
 FEW = 5  # the most gradients with separate lines
 LINES = 8  # lines of the learner's prints
 
@@ -40,7 +37,7 @@ def report(grade: Grade, level: int, command: str) -> str:
     for fault in grade.faults:
         few = fault.gradients  # of many the last and the number of the others
         few = few if len(few) <= 2 else (few[-1], f"{len(few) - 1} others")
-        about = " and ".join(few) or ABOUT.get(fault.cause, "")
+        about = " and ".join(few) or ABOUT.get(fault.cause, f"the {fault.cause}" * (fault.cause in PHRASES))
         parts.append(_paragraph("What shows", fault.seen) if fault.seen else "")
         parts.append(_paragraph(f"Hint {level} of 3" + f" on {about}" * bool(about), fault.hints[level - 1]))
     if grade.faults:
@@ -56,22 +53,21 @@ def report(grade: Grade, level: int, command: str) -> str:
 
 def verdict(grade: Grade) -> str:
     """One line."""
-    name = grade.exercise.name
+    title = grade.exercise.name
     if grade.ok:
-        return f"{name}: right."
+        return f"{title}: right."
     if grade.status == NOT_BEGUN:
-        return f"{name}: not begun; the backward is still empty."
+        return f"{title}: not begun; the backward is still empty."
     wrong = {finding.name: finding.lacks for finding in grade.findings if not finding.ok}
     phrases = [PHRASES[name].replace("is not right", lacks) for name, lacks in wrong.items() if name in PHRASES]
-    gradients = {name: lacks for name, lacks in wrong.items() if name not in PHRASES}
-    listed = [
-        _list([n for n in gradients if gradients[n] == lacks], lacks) for lacks in dict.fromkeys(gradients.values())
-    ]
-    line = f"{name}: not yet; {', '.join([*phrases, *listed])}."
+    gradients = [name for name in wrong if name not in PHRASES]
+    kinds = dict.fromkeys(wrong[name] for name in gradients)
+    listed = [_list([name for name in gradients if wrong[name] == lacks], lacks) for lacks in kinds]
+    line = f"{title}: not yet; {', '.join([*phrases, *listed])}."
     if len(line) <= columns():
         return line
     many = f"{len(gradients)} gradients are not right"
-    return f"{name}: not yet; {', '.join([*phrases, many])}."
+    return f"{title}: not yet; {', '.join([*phrases, many])}."
 
 
 def to_dict(grade: Grade, level: int) -> dict[str, Any]:
