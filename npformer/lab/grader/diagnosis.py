@@ -19,8 +19,7 @@ from npformer.check.diagnosis.mutants import Mutant, mutants
 from npformer.check.diagnosis.patterns import Clues, by_pattern
 from npformer.check.measures import max_abs
 from npformer.lab.grader.exercises import HINTS, Case, Exercise
-from npformer.lab.grader.findings import Finding
-from npformer.lab.grader.judge import Compared, Result
+from npformer.lab.grader.judge import LATE, Compared, Finding, Result
 from npformer.lab.grader.parts import FUNCTIONS
 from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import as_tuple, named
@@ -260,7 +259,7 @@ def faults_of(
 ) -> Iterator[Fault]:
     """The faults: an exception, the forward, the order, the gradients from the output on, and conduct."""
     wrong = [finding.name for finding in findings if not finding.ok]
-    failures = [outcome.failure for outcome in outcomes if outcome.failure and not outcome.late]
+    failures = [outcome.failure for outcome in outcomes if outcome.failure.get("type", LATE) != LATE]
     for failure in failures[:1]:
         yield Fault(failure["type"], "", for_error(failure, source.line(failure["line"]), exercise))
     if "forward" in wrong and any(outcome.other_forward for outcome in outcomes):

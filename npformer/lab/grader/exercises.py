@@ -36,7 +36,7 @@ HINTS: dict[str, Any] = TOLD["hints"]
 
 @dataclass(frozen=True, eq=False)
 class Exercise:
-    """One pair to write. Names of functions and files follow from ``name``."""
+    """One pair to write."""
 
     name: str
     title: str
@@ -45,24 +45,19 @@ class Exercise:
     hint: str  # what to think of first
     known: str  # what one knows who has solved it, in a sentence
     cases: Sequence[tuple[str, str, dict[str, float]]]  # label, the forward's arguments, numbers that a factor may be
+    forward: Callable[..., Any]  # the reference's, in plain NumPy
+    backward: Callable[..., Any]
+    functions: tuple[str, str]  # the names of the pair in a learner's file
+    parts: tuple[str, ...]  # functions of earlier exercises that a solution may call: those that the reference calls
+    available: frozenset[str]  # the parts, and the parts that these call in turn
+    arguments: tuple[str, ...]  # the names of the forward's
+    wrt: tuple[str, ...]  # the arguments that have a gradient, in the order in which backward returns them
+    gradients: tuple[str, ...]  # the names of what backward returns: dx, dweight, …
+    upstream: tuple[str, ...]  # the names of the upstream gradients that backward gets
+    outputs: tuple[str, ...]  # the names of what they are the gradients of
     hints: Mapping[str, Any] = field(default_factory=dict)  # by gradient, "*" being any: three, or a name of HINTS
     mistakes: Sequence[dict[str, Any]] = ()  # typical ones: their cause, what shows, hints, and code that makes them
     code: str = ""  # of a pair that is no operation
-
-    @property
-    def forward(self) -> Callable[..., Any]:
-        """The reference forward, in plain NumPy."""
-        return FUNCTIONS[f"{self.name}_forward"]
-
-    @property
-    def backward(self) -> Callable[..., Any]:
-        """The reference backward, in plain NumPy."""
-        return FUNCTIONS[f"{self.name}_backward"]
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        """The names of the pair in a learner's file."""
-        return f"{self.name}_forward", f"{self.name}_backward"
 
     @property
     def read(self) -> str:
@@ -70,49 +65,22 @@ class Exercise:
         names = dict.fromkeys(re.sub("_(for|back)ward$", "", part) for part in self.parts)
         return f"{self.hint} Your part{'s' * (len(names) > 1)}: {', '.join(names)}." if names else self.hint
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The functions of earlier exercises that a solution may call: those that the reference calls."""
-        called = set(re.findall(r"\w+", "".join(TEXTS[name] for name in self.functions)))
-        return tuple(name for name in TEXTS if name in called and name not in self.functions)
 
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """The names of the forward's arguments."""
-        return tuple(inspect.signature(self.forward).parameters)
-
-    @property
-    def wrt(self) -> tuple[str, ...]:
-        """The arguments that have a gradient, in the order in which backward returns them."""
-        returned = (inspect.getdoc(self.backward) or "").rpartition("Returns ")[2]
-        return tuple(name for name in self.arguments if re.search(rf"\bd{name}\b", returned))
-
-    @property
-    def gradients(self) -> tuple[str, ...]:
-        """The names of the gradients that backward returns: dx, dweight, …"""
-        return tuple(f"d{name}" for name in self.wrt)
-
-    @property
-    def upstream(self) -> tuple[str, ...]:
-        """The names of the upstream gradients that backward gets."""
-        dy = next(iter(inspect.signature(self.backward).parameters))
-        several = re.search(rf"^ +(d\w+(?:, d\w+)+) = {dy}$", TEXTS[f"{self.name}_backward"], re.M)
-        return tuple(several[1].split(", ")) if several else (dy,)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The names of what they are the gradients of."""
-        return tuple(name[1:] for name in self.upstream)
-
-    @property
-    def available(self) -> frozenset[str]:
-        """The parts, and the parts that these call in turn."""
-        earlier = [BY_NAME[name.removesuffix("_backward")] for name in self.parts if name.endswith("_backward")]
-        return frozenset(self.parts).union(*(exercise.available for exercise in earlier))
+BY_NAME: dict[str, Exercise] = {}
 
 
 def _exercise(name: str, told: dict[str, Any]) -> Exercise:
     """An exercise; the operation's own file says what is not told."""
+    functions = f"{name}_forward", f"{name}_backward"
+    forward, backward = map(FUNCTIONS.__getitem__, functions)
+    arguments, (dy, _) = (tuple(inspect.signature(function).parameters) for function in (forward, backward))
+    returned = (inspect.getdoc(backward) or "").rpartition("Returns ")[2]
+    wrt = tuple(argument for argument in arguments if re.search(rf"\bd{argument}\b", returned))
+    several = re.search(rf"^ +(d\w+(?:, d\w+)+) = {dy}$", TEXTS[functions[1]], re.M)
+    upstream = tuple(several[1].split(", ")) if several else (dy,)
+    called = set(re.findall(r"\w+", "".join(TEXTS[function] for function in functions)))
+    parts = tuple(part for part in TEXTS if part in called and part not in functions)
+    earlier = [BY_NAME[part.removesuffix("_backward")].available for part in parts if part.endswith("_backward")]
     if name in OPERATIONS:
         module = OPERATIONS[name].forward.__module__
         shown = for_page(import_module(module).__doc__ or "", OPERATIONS[name])
@@ -120,11 +88,16 @@ def _exercise(name: str, told: dict[str, Any]) -> Exercise:
         told = found | told
     if isinstance(told["cases"], str):
         told = told | {"cases": TOLD["exercises"][told["cases"]]["cases"]}
-    return Exercise(name, **told)
+    return Exercise(
+        name=name, forward=forward, backward=backward, functions=functions, arguments=arguments, wrt=wrt,
+        gradients=tuple(f"d{argument}" for argument in wrt), upstream=upstream,
+        outputs=tuple(dy[1:] for dy in upstream), parts=parts, available=frozenset(parts).union(*earlier), **told,
+    )  # fmt: skip
 
 
-EXERCISES = tuple(_exercise(name, told) for name, told in TOLD["exercises"].items())
-BY_NAME = {exercise.name: exercise for exercise in EXERCISES}
+for _name, _told in TOLD["exercises"].items():
+    BY_NAME[_name] = _exercise(_name, _told)
+EXERCISES = tuple(BY_NAME.values())
 
 
 def find(name: str) -> Exercise:
@@ -148,11 +121,7 @@ class Case(NamedTuple):
     gradients: Any
     cache: Any  # the reference forward's
     sizes: Mapping[str, float]  # named numbers that a wrong factor may equal
-
-    @property
-    def gaps(self) -> bool:
-        """Whether the arrays have gaps between their elements."""
-        return "gaps" in self.label
+    gaps: bool  # whether the arrays have gaps between their elements
 
 
 @cache
@@ -170,7 +139,8 @@ def _case(exercise: Exercise, rng: np.random.Generator, label: str, given: str, 
     drawn = tuple(rng.normal(size=np.shape(part)) for part in as_tuple(outputs))
     upstream = drawn if isinstance(outputs, tuple) else np.asarray(drawn[0])
     tokens = {"B·T": sizes.get("B", 1) * sizes.get("T", 1)}
-    return Case(label, arguments, upstream, outputs, exercise.backward(upstream, kept), kept, {**sizes, **tokens})
+    gradients = exercise.backward(upstream, kept)
+    return Case(label, arguments, upstream, outputs, gradients, kept, {**sizes, **tokens}, "gaps" in label)
 
 
 def _words(rng: np.random.Generator) -> dict[str, Any]:

@@ -11,8 +11,17 @@ from npformer.errors import DataError
 from npformer.io.child_process import Limits
 from npformer.lab.grader.diagnosis import Fault, faults_of
 from npformer.lab.grader.exercises import Exercise, cases_of
-from npformer.lab.grader.findings import Finding, backward_findings, conduct_findings, forward_findings
-from npformer.lab.grader.judge import Result, against_own_forward, outcomes_of
+from npformer.lab.grader.judge import (
+    BLANK,
+    LATE,
+    Finding,
+    Result,
+    against_own_forward,
+    backward_findings,
+    conduct_findings,
+    forward_findings,
+    outcomes_of,
+)
 from npformer.lab.grader.line_by_line import Lines, lines_of
 from npformer.lab.grader.runner import Run, run
 from npformer.lab.grader.source import Source, exercises_in, read_source, refusal
@@ -66,7 +75,7 @@ def grade_exercise(exercise: Exercise, source: Source, beside: Sequence[Exercise
     wrong = {finding.name.partition(".")[0] for finding in findings if not finding.ok}
     faults: list[Fault] = []
     status, lines = RIGHT if findings and not wrong else WRONG, None
-    if outcomes and all(outcome.blank for outcome in outcomes) and not stopped:
+    if outcomes and all(outcome.failure.get("type") == BLANK for outcome in outcomes) and not stopped:
         status = NOT_BEGUN
     elif status == WRONG:
         faults = list(faults_of(exercise, source, outcomes, findings))
@@ -93,7 +102,7 @@ def _why_not_loaded(source: Source, happened: Run, limits: Limits) -> str:
     late = f"its top level did not come to an end within {limits.seconds:g} s"
     for event in happened.all("failed"):
         where = source.at(event["line"], "\n  ")
-        if event["type"] == "TimeLimit":
+        if event["type"] == LATE:
             return late + where
         hint = "; a file may import only parts that come before its exercises (`npformer grade --list`)"
         hint = hint if "'parts'" in event["message"] else ""
@@ -106,7 +115,7 @@ def _stopped(exercise: Exercise, source: Source, happened: Run, limits: Limits) 
     """The finding that the run did not finish."""
     stages = happened.all("stage")
     step = f"{exercise.name}_{stages[-1]['step']}" if stages and stages[-1]["case"] is not None else "it"
-    late = [event for event in happened.all("failed") if event["type"] == "TimeLimit"]
+    late = [event for event in happened.all("failed") if event["type"] == LATE]
     slow = f"{step} did not come back within {limits.seconds:g} s"
     if late:
         at = source.at(late[0]["line"])

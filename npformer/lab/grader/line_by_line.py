@@ -37,8 +37,7 @@ class Lines(NamedTuple):
 
 def lines_of(exercise: Exercise, source: Source, outcome: Result) -> Lines | None:
     """The comparison on one case; None if the forward is another one than the template's."""
-    name, given = exercise.functions[0], ast.parse(TEXTS[exercise.functions[0]])
-    if list(map(ast.unparse, _body(source.tree, name))) != list(map(ast.unparse, _body(given, name))):
+    if _body(source.tree, exercise.functions[0]) != _given(exercise):
         return None
     return compared(exercise, outcome.case, source.tree, outcome.lines, outcome.returned)
 
@@ -49,7 +48,7 @@ def compared(
     """tree: with the backward; lines: name -> (line, encoded value), of it; returned: its results."""
     forward, names = _Forward(exercise, case), list[str]()
     results = dict(zip(exercise.gradients, zip(returned, as_tuple(case.gradients), strict=False), strict=False))
-    added = set(_added(_body(tree, exercise.functions[1])))
+    added = set(_added(ast.parse("\n".join(_body(tree, exercise.functions[1])))))
     for name, (line, form) in sorted(lines.items(), key=lambda item: item[1][0]):
         value = decode(form)
         result, truth = results.get(name, (value, None))
@@ -77,7 +76,7 @@ class _Forward:
     """An exercise's forward at a case, statement by statement."""
 
     def __init__(self, exercise: Exercise, case: Case) -> None:
-        *lines, last = map(ast.unparse, _body(ast.parse(TEXTS[exercise.functions[0]]), exercise.functions[0]))
+        *lines, last = _given(exercise)
         lines.append(f"y, _ = {last.removeprefix('return ')}")
         self._trees, self._codes = list(map(ast.parse, lines)), [compile(line, "<a line>", "exec") for line in lines]
         self._case, self._scope = case, dict[str, Any](exercise.forward.__globals__)
@@ -110,11 +109,16 @@ class _Forward:
         return [through(user) for user in users]
 
 
-def _body(tree: ast.Module, name: str) -> list[ast.stmt]:
+def _given(exercise: Exercise) -> list[str]:
+    """The statements of the template's forward."""
+    return _body(ast.parse(TEXTS[exercise.functions[0]]), exercise.functions[0])
+
+
+def _body(tree: ast.Module, name: str) -> list[str]:
     """A function's statements, without its docstring; none if there is no such function."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
-            return [statement for statement in node.body if not isinstance(statement, ast.Expr)]
+            return [ast.unparse(statement) for statement in node.body if not isinstance(statement, ast.Expr)]
     return []
 
 
@@ -123,8 +127,8 @@ def _names(tree: ast.AST, context: type[ast.expr_context]) -> Iterator[str]:
     return (node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context))
 
 
-def _added(body: Sequence[ast.stmt]) -> Iterator[str]:
+def _added(tree: ast.Module) -> Iterator[str]:
     """The names that are parts of a sum."""
-    for node in (node for statement in body for node in ast.walk(statement)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             yield from (part.id for part in (node.left, node.right) if isinstance(part, ast.Name))
