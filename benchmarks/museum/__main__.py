@@ -1,7 +1,7 @@
 """Makes what `npformer museum` shows: what finds each bug, and the losses of short runs.
 
 It asks the gradient check, the invariants and the numbers of the right program for every bug, and trains with and
-without each that training can show, with three seeds. All of it takes half an hour.
+without each that training can show, with three seeds.
 """
 
 import json
