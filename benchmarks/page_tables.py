@@ -194,16 +194,6 @@ def checks(document):
         yield [row["case"], row["target"], f"{row['middle_s']:.2f}", f"{row['fastest_s']:.2f}", f"{row['limit_s']:g}"]
 
 
-@part("derivations", "derivations | number | the first wrong line named | another line accused", "derivations")
-def derivations(document):
-    """Of the derivations of each list, how many have the marked line named, and how many another one."""
-    for which, counts in document["summary"].items():
-        when, kind = which.split("_")
-        words = f"{kind}, written {'before' if when == 'first' else 'after'} the checker"
-        named = "–" if kind == "right" else str(counts["as marked"])
-        yield [words, str(counts["derivations"]), named, str(counts["accused"])]
-
-
 @part("causes", "planted | steps | named first | named", "causes")
 def causes(document):
     """How often a planted cause of a step was named first, and how many sound steps were accused."""

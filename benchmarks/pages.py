@@ -45,7 +45,7 @@ PARTS = {
     "causes_named": tables.causes_named,
     "checkers": checkers,
     "causes": page_tables.causes,
-    "derivations": page_tables.derivations,
+    "derivations": tables.on_paper,
     "grammar": lambda documents: f"```text\n{GRAMMAR}\n```\n",
     "tolerance": tables.tolerance,
     "judge": tables.judge,

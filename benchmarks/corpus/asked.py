@@ -19,6 +19,7 @@ import npformer as npf
 from benchmarks.corpus import rounding, tolerances
 from benchmarks.corpus.families import cause_of, judged
 from benchmarks.corpus.pairs import LISTS, as_tuple, loaded, pairs
+from npformer.check import derivations
 from npformer.check.inputs import is_float
 from npformer.check.kernels import judging
 from npformer.check.kernels.files import tasks_of
@@ -170,7 +171,15 @@ def by_tolerance(pair, mistake, deserves):
     return {"verdict": FOUND[failures > 0], "said": f"{failures} failures" if failures else "", "tensors": tensors}
 
 
+def by_derivation(pair, mistake, deserves):
+    """Whether a line of a derivation is named, and whether it is the marked one."""
+    cause = derivations.judge(derivations.read(pair.text, pair.name)).cause
+    named = cause and cause.line
+    return {"verdict": FOUND[cause is not None], "line": cause is not None and named == pair.line(None),
+            "said": f"line {named}: {'; '.join(cause.sentences)}" if cause else ""}  # fmt: skip
+
+
 ASKED = {
     "foreign": of_pair, "sources": of_pair, "verdicts": of_program, "precision": in_precision, "regimes": in_regimes,
-    "regimes, foreign": in_regimes, "judge": by_judge, "tolerance": by_tolerance,
+    "regimes, foreign": in_regimes, "judge": by_judge, "tolerance": by_tolerance, "derivations": by_derivation,
 }  # fmt: skip

@@ -8,6 +8,7 @@ the museum, so it names its function and holds for other names of its variables.
 import ast
 import importlib.util
 import itertools
+import re
 import sys
 import tempfile
 import textwrap
@@ -18,11 +19,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import ROOT
 from npformer.lab.mistake import Edit
 from npformer.lab.quote import replaced
 
 HERE = Path(__file__).parent
-LISTS = ("foreign", "verdicts", "precision", "regimes", "sources", "judge", "tolerance")
+LISTS = ("foreign", "verdicts", "precision", "regimes", "sources", "judge", "tolerance", "derivations")
+DERIVATIONS = ROOT / "tests" / "check" / "derivations"
 _numbers = itertools.count()
 
 
@@ -73,7 +76,9 @@ class Pair:
         return self.text if mistake is None else mistaken(self.text, mistake)
 
     def line(self, mistake):
-        """The line of the changed text on which the mistake is: the first that is another."""
+        """The line of the changed text on which the mistake is: the first that is another, or that is marked."""
+        if mistake is None:
+            return next((i for i, line in enumerate(self.text.splitlines(), 1) if "# wrong" in line), None)
         lines = zip(self.text.splitlines(), self.source(mistake).splitlines(), strict=False)
         return next(i for i, (old, new) in enumerate(lines, 1) if old != new)
 
@@ -109,6 +114,8 @@ def _fixed(tree):
 @cache
 def pairs(which):
     """The pairs of one of ``LISTS``."""
+    if which == "derivations":
+        return tuple(derivations())
     document = tomllib.loads((HERE / f"{which}.toml").read_text(encoding="utf-8"))
     return tuple(_pair(which, theme, one) for theme in document["theme"] for one in theme["pair"])
 
@@ -118,6 +125,15 @@ def _pair(which, theme, one):
     mistakes = tuple(Mistake(**{"where": ""} | _frozen(each)) for each in one.get("mistake", ()))
     rest = _frozen({key: x for key, x in one.items() if key not in ("code", "mistake")})
     return Pair(which, theme["name"], text=text, mistakes=mistakes, **{"reference": theme.get("reference", "")} | rest)
+
+
+def derivations():
+    """Derivations on paper; a wrong one marks its first wrong line."""
+    for path in sorted(DERIVATIONS.glob("*_*.txt")):
+        when, deserves = path.stem.split("_")
+        for part in re.split(r"^### ", path.read_text(encoding="utf-8"), flags=re.M)[1:]:
+            head, _, text = part.partition("\n")
+            yield Pair("derivations", when, head.partition(" | ")[0], text, deserves)
 
 
 def _frozen(table):

@@ -7,7 +7,7 @@ WHAT = {
     "foreign": "pairs in NumPy as other people write them", "verdicts": "programs that are hard to judge",
     "precision": "kernels in low precision, at five seeds", "regimes": "mistakes that show in a regime or at a size",
     "regimes, foreign": "right pairs in NumPy, in all regimes", "sources": "Triton, JAX and PyTorch",
-    "judge": "kernels for `npformer judge`",
+    "judge": "kernels for `npformer judge`", "derivations": "derivations on paper",
 }  # fmt: skip
 VERDICTS = ("right", "called_right", "accused", "unsure", "wrong", "found", "certified", "wrong_unsure")
 HEAD = "list | right | called right | accused | cannot tell | wrong | found | certified | cannot tell"
@@ -24,7 +24,7 @@ def rows(document, lists, columns):
 @part("corpus", HEAD, SAVE)
 def corpus(document):
     """How each list is judged."""
-    return rows(document, WHAT, VERDICTS)
+    return rows(document, [which for which in WHAT if which != "derivations"], VERDICTS)
 
 
 @part("corpus", "list | found | true cause named | another one named | line named", SAVE)
@@ -37,6 +37,12 @@ def causes_named(document):
 def judge(document):
     """How the judge fares."""
     return rows(document, ("judge",), (*VERDICTS, "late"))
+
+
+@part("corpus", "list | right | called right | accused | wrong | found | first wrong line named", SAVE)
+def on_paper(document):
+    """How npformer derive fares."""
+    return rows(document, ("derivations",), ("right", "called_right", "accused", "wrong", "found", "line"))
 
 
 @part(

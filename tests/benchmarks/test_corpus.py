@@ -23,6 +23,8 @@ ROUNDOFF = {"float32": 2.0**-24, "tf32": 2.0**-11, "bfloat16": 2.0**-8, "float16
 #: What is misjudged or left open, and why. A kernel that stores every result in float16 errs as much as the first; the
 #: second loses some hundred roundings of float32, as right kernels do that keep the logarithm of a sum.
 MISSED = {"mixture-unshifted", "logistic-bins"}
+#: Accused, though right: where all is saturated, the roundings of its 1 − tanh² are multiplied by inputs of 750.
+ACCUSED = {"LSTM with peepholes"}
 
 
 def label(case):
@@ -49,7 +51,7 @@ def test_each_list_is_as_long_as_it_says():
                              for case in CASES for which in [case[0]]])  # fmt: skip
     least = {
         "foreign": (60, 120), "precision": (40, 60), "regimes": (30, 30), "judge": (40, 40), "sources": (23, 40),
-        "verdicts": (70, 70), "tolerance": (20, 0),
+        "verdicts": (70, 70), "tolerance": (20, 0), "derivations": (30, 30),
     }  # fmt: skip
     assert {which for which in LISTS if (found[which]["right"], found[which]["wrong"]) < least[which]} == set()
     kinds = [kind for pair in pairs("foreign") for mistake in pair.mistakes for kind in mistake.kinds]
@@ -246,9 +248,15 @@ def test_what_is_stored():
         (case[0], case[1].name, deserves(case)) for case in CASES
     ]
     assert document["summary"] == command.summary(rows)
-    assert {row["name"] for row in rows if row["verdict"] != "cannot tell" and command.is_misjudged(row)} <= MISSED
     found = document["summary"]
+    wrong = {row["name"] for row in rows if row["verdict"] != "cannot tell" and command.is_misjudged(row)}
+    lists = {which: {row["name"] for row in rows if row["list"] == which} & wrong for which in found}
+    assert lists["precision"] <= MISSED
+    assert lists["regimes, foreign"] <= ACCUSED
+    assert not any(lists[which] for which in ("foreign", "verdicts", "sources", "judge", "derivations"))
     assert not any(counts["raised"] or counts["late"] for counts in found.values())
+    assert found["regimes"]["accused"] == 0
+    assert found["derivations"]["line"] >= 27
     assert found["regimes"]["found"] >= 0.9 * found["regimes"]["wrong"]
     widths = tolerances.counts([each for row in rows for each in row.get("tensors", ())])
     assert widths["failures"] <= 2  # at a margin of one in a million by the law: its tail is too light

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks.derivations import listed
+from benchmarks.corpus.pairs import pairs
 from npformer.check.derivations import TEMPLATES, judge, read, template
 from npformer.check.derivations.point import Point
 from npformer.errors import ConfigError, DataError
@@ -18,7 +18,8 @@ y = (x - mu) / np.sqrt(var)
 
 
 RIGHT, WRONG = (
-    [each for when in ("first", "later") for each in listed(f"{when}_{kind}")] for kind in ("right", "wrong")
+    [(each.name, each.text, each.line(None)) for each in pairs("derivations") if each.deserves == kind]
+    for kind in ("right", "wrong")
 )
 
 
