@@ -33,6 +33,7 @@ class _Task:
         self._taken: dict[str, str] = {}
         self._running = threading.Lock()  # not an Event: an interrupt inside it would leave its lock held
         self._running.acquire()
+        self._has_ended = False
         self.error: BaseException | None = None
 
     def _is_for(self, who: str) -> bool:
@@ -51,12 +52,14 @@ class _Task:
             except BaseException as error:  # any error is passed to the caller of ThreadPool.run
                 self.error = error
             del job
+            self._has_ended = True
             self._running.release()
 
     def wait(self) -> None:
         """Wait until it has ended. May be called again."""
-        with self._running:  # acquired and released atomically even under an interrupt
-            pass
+        if not self._has_ended:  # else the lock may be torn: acquired by a wait that an interrupt ended
+            with self._running:
+                pass
 
 
 class _Here(threading.local):
@@ -96,15 +99,20 @@ class ThreadPool:
         while len(self._inboxes) < len(others):
             self._inboxes.append(_new_thread())
         tasks = [_Task(job) for job in others]
-        failed = _here.busy = True
+        failed, interrupt = True, None
         try:
-            for inbox, task in zip(self._inboxes, tasks, strict=False):
-                inbox.put(task)
-            own()
-            failed = False
-        finally:  # also after an interrupt, perhaps before all were handed over
+            try:
+                _here.busy = True
+                for inbox, task in zip(self._inboxes, tasks, strict=False):
+                    inbox.put(task)
+                own()
+                failed = False
+            finally:  # also after an interrupt, perhaps before all were handed over
+                interrupt = _wait(tasks, dropping=failed)  # no thread may write after run has ended
+                _here.busy = False
+        finally:  # also after a second one, which came before that wait had begun
+            interrupt = _wait(tasks, dropping=failed) or interrupt
             _here.busy = False
-            interrupt = _wait(tasks, dropping=failed)  # no thread may write after run has ended
             errors = [task.error for task in tasks]
             for task in tasks:
                 task.error = None

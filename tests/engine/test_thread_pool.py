@@ -1,6 +1,7 @@
 """A pool's jobs run at the same time, all of them end, and errors reach the caller."""
 
 import gc
+import itertools
 import os
 import signal
 import subprocess
@@ -171,6 +172,43 @@ def test_an_interrupt_while_waiting_for_the_others_arrives_when_they_have_ended(
     finally:
         signal.signal(signal.SIGUSR1, previous)
     assert ended == [True]
+
+
+def test_an_interrupt_at_any_line_waits_for_what_has_begun():
+    """A second Ctrl-C is passed on at once, where the first one finds the caller clearing up, too."""
+    for line in itertools.count():
+        inside, lines, begun = [], [], threading.Event()
+
+        def other(inside=inside, begun=begun):
+            inside.append(1)
+            begun.set()
+            time.sleep(0.02)
+            inside.clear()
+
+        def own(begun=begun):
+            assert begun.wait(PATIENCE)
+
+        def trace(frame, event, _, lines=lines, line=line):
+            if frame.f_code.co_filename != module.__file__ or frame.f_code is ThreadPool.run.__code__:
+                return None
+            if event == "line":
+                lines.append(frame.f_lineno)
+                if len(lines) == line + 1:
+                    raise KeyboardInterrupt
+            return trace
+
+        pool = ThreadPool(2)
+        sys.settrace(trace)
+        try:
+            pool.run([own, other])
+        except KeyboardInterrupt:
+            assert not inside, f"line {lines[-1]}"
+            assert not module._here.busy, f"line {lines[-1]}"
+        else:
+            assert line > 10
+            return
+        finally:
+            sys.settrace(None)
 
 
 def test_waiting_has_no_lines_of_python_between_which_an_interrupt_tears_a_lock():
