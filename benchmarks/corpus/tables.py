@@ -7,7 +7,7 @@ WHAT = {
     "foreign": "pairs in NumPy as other people write them", "verdicts": "programs that are hard to judge",
     "precision": "kernels in low precision, at five seeds", "regimes": "mistakes that show in a regime or at a size",
     "regimes, foreign": "right pairs in NumPy, in all regimes", "sources": "Triton, JAX and PyTorch",
-    "judge": "kernels for `npformer judge`", "derivations": "derivations on paper",
+    "judge": "kernels for the judge", "derivations": "derivations on paper",
 }  # fmt: skip
 VERDICTS = ("right", "called_right", "accused", "unsure", "wrong", "found", "certified", "wrong_unsure")
 HEAD = "list | right | called right | accused | cannot tell | wrong | found | certified | cannot tell"
