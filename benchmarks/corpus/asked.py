@@ -49,8 +49,8 @@ def row_of(number):
     row = {"list": which, "theme": pair.theme, "name": pair.name, "deserves": deserves}
     row |= {"mistake": mistake.says or mistake.name or "wrong"} if mistake else {}
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-    budget.now = began = time.process_time
-    began = began()
+    budget.now = time.process_time
+    began = time.process_time()
     try:
         with quiet():
             row |= ASKED[which](pair, mistake, deserves)

@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.machine import ROOT
 from npformer.lab.mistake import Edit
-from npformer.lab.quote import replaced
+from npformer.lab.quote import QuoteError, replaced
 
 HERE = Path(__file__).parent
 LISTS = ("foreign", "verdicts", "precision", "regimes", "sources", "judge", "tolerance", "derivations")
@@ -84,11 +84,13 @@ class Pair:
 
 
 def mistaken(text, mistake):
-    """A text with a mistake in it."""
-    tree = ast.parse(text)
-    function = tree
+    """A text with a mistake in it. Raises QuoteError where it does not fit."""
+    function = tree = ast.parse(text)
     for name in filter(None, mistake.where.split(".")):
-        function = next(node for node in ast.walk(function) if getattr(node, "name", None) == name)
+        found = [node for node in ast.walk(function) if getattr(node, "name", None) == name]
+        if len(found) != 1:
+            raise QuoteError(f"where: expected one function {mistake.where}, found {len(found)} of the name {name}")
+        (function,) = found
     if function is tree:
         return replaced(text, mistake.old, mistake.new, _fixed(tree))
     lines = text.splitlines(keepends=True)
