@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,14 +13,18 @@ import numpy as np
 
 from npformer.backend import Backend, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threads
-from npformer.cli import bench_text as text
 from npformer.cli.common import add_device, add_kernels, add_precision, expect_at_least_1
 from npformer.errors import ConfigError
-from npformer.io.terminal import folded
+from npformer.io.percent import percent
+from npformer.io.terminal import fill, folded
 from npformer.models.presets import PRESETS, Preset
-from npformer.training.bench import Budget, Profile, StepTimes, profile_step, time_steps
+from npformer.training.bench import Budget, Profile, Row, StepTimes, profile_step, time_steps
 
 SECONDS = 5.0
+NAMES = 10  # columns of the names in the summary
+COLUMNS = ("operation", "pass", "calls", "ms", "share")
+WORDS = ("operation", "pass")  # aligned to the left, numbers to the right
+PYTHON = "layers, in Python: everything between the operations, such as copies of views and setting gradients to 0."
 
 SUMMARY = "Time training steps and show where their time goes."
 EXAMPLES = """examples:
@@ -70,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(_about(args, backend) | _times(times, preset)))
     else:
         facts = {"size": f"{preset}, dropout {args.dropout:g}", "threads": _threads(backend, preset)}
-        told = text.times(times, preset.batch * preset.length) | facts
-        print(folded(text.lines(told), sys.stdout, " " * text.NAMES))
+        told = summary(times, preset.batch * preset.length) | facts
+        print(folded(told_lines(told), sys.stdout, " " * NAMES))
     return 0
 
 
@@ -90,7 +95,7 @@ def _profile(args: argparse.Namespace, preset: Preset, backend: Backend, budget:
         print(json.dumps(_about(args, backend) | _numbers(profile)))
     else:
         facts = "\n".join((_title(args, preset), _one_thread(backend)))
-        print(folded(facts, sys.stdout), text.table(profile), sep="\n\n")
+        print(folded(facts, sys.stdout), profile_table(profile), sep="\n\n")
     return 0
 
 
@@ -160,3 +165,66 @@ def _numbers(profile: Profile) -> dict[str, Any]:
         "unclocked_step_seconds": profile.unclocked,
         "rows": [asdict(row) for row in profile.rows],
     }
+
+
+def summary(measured: StepTimes, tokens: int) -> dict[str, str]:
+    """The summary of timed steps with so many target tokens each: names and texts."""
+    seconds = np.asarray(measured.seconds)
+    low, middle, high = (_ms(float(value)) for value in np.quantile(seconds, (0.25, 0.5, 0.75)))
+    return {
+        "median": f"{middle} a step",
+        "spread": f"best {_ms(min(seconds))}, middle half {low} to {high}, worst {_ms(max(seconds))}; the first step, "
+        f"not counted, {_ms(measured.first)}",
+        "steps": f"{len(seconds)} in {seconds.sum():.1f} s",
+        "tokens/s": f"{tokens / float(np.median(seconds)):,.0f} target tokens ({tokens:,} a step)",
+        "loss": f"{measured.first_loss:.4f} at first, {measured.last_loss:.4f} at last",
+    }
+
+
+def told_lines(told: Mapping[str, str]) -> str:
+    """Names and texts, one a line."""
+    return "\n".join(f"{name:<{NAMES}}{text}" for name, text in told.items())
+
+
+def profile_table(profile: Profile) -> str:
+    """All rows, their sum, what the columns mean, and what the profile cost."""
+    total = {"operation": "the step", "ms": f"{1e3 * profile.seconds:.3f}", "share": "100.0 %"}
+    rows = [*map(_cells, profile.rows), total]
+    widths = {name: max(len(name), *(len(row.get(name, "")) for row in rows)) for name in COLUMNS}
+    lines = [_table_line(row, widths) for row in ({name: name for name in COLUMNS}, *rows)]
+    cost = percent(profile.seconds / profile.unclocked - 1)
+    meaning = (
+        f"ms, share: all calls in one step. {PYTHON} Without profiling a step took {_ms(profile.unclocked)}: profiling "
+        f"adds {cost}, noise included."
+    )
+    return "\n".join([*lines[:-1], "-" * max(map(len, lines)), lines[-1], "", fill(meaning)])
+
+
+def _cells(row: Row) -> dict[str, str]:
+    """The row's cells by column."""
+    return {
+        "operation": row.op,
+        "pass": row.direction,
+        "calls": str(row.calls),
+        "ms": f"{1e3 * row.seconds:.3f}",
+        "share": percent(row.share),
+    }
+
+
+def _table_line(row: dict[str, str], widths: dict[str, int]) -> str:
+    cells = (row.get(name, "") for name in widths)
+    return " ".join(
+        f"{cell:<{width}}" if name in WORDS else f"{cell:>{width}}"
+        for cell, (name, width) in zip(cells, widths.items(), strict=True)
+    ).rstrip()
+
+
+def _number(value: float) -> str:
+    """Three digits, or all before the point."""
+    if value < 1:
+        return f"{value:.3g}"
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{_number(1e3 * seconds)} ms"
