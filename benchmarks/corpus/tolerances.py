@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,11 +42,9 @@ class Formula(NamedTuple):
     @classmethod
     def of(cls, pair, evaluate):
         """That of a pair of the corpus. Without PyTorch NumPy's kernel stands alone."""
-        try:
-            names: dict[str, Any] = {}
+        names: dict[str, Any] = {"KERNELS": ()}
+        if find_spec("torch") is not None:
             exec(pair.torch, names)
-        except ImportError:
-            names = {"KERNELS": ()}
         return cls(pair.name, evaluate(pair.reference), evaluate(pair.draw), evaluate(pair.kernel), names["KERNELS"])
 
     def inputs(self, seed, precision):
