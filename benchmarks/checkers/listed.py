@@ -62,7 +62,7 @@ def of_list(name, which, **always):
     """The Items of a list of the corpus, without mistakes that their precision hides."""
     for pair in pairs(which):
         for mistake in (None, *pair.mistakes):
-            if pair.deserves != "below" and not (mistake and mistake.size):
+            if pair.deserved(mistake) != "below":
                 yield of_pair(name, pair, mistake, **always)
 
 

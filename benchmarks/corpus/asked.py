@@ -45,15 +45,14 @@ def cases():
 def row_of(number):
     """The row of the case of this number, for JSON. Seconds and searches are counted in processor time."""
     which, pair, mistake = list(cases())[number]
-    deserves = pair.deserves if mistake is None else "below" if mistake.size else "wrong"
-    row = {"list": which, "theme": pair.theme, "name": pair.name, "deserves": deserves}
+    row = {"list": which, "theme": pair.theme, "name": pair.name, "deserves": pair.deserved(mistake)}
     row |= {"mistake": mistake.says or mistake.name or "wrong"} if mistake else {}
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
     budget.now = time.process_time
     began = time.process_time()
     try:
         with quiet():
-            row |= ASKED[which](pair, mistake, deserves)
+            row |= ASKED[which](pair, mistake)
     except ImportError as error:
         row |= {"verdict": "not installed", "said": str(error)}
     except Exception as error:
@@ -87,7 +86,7 @@ def verdict_of(report, may=()):
     return "right" if report.ok or verdicts <= set(may) else "cannot tell"
 
 
-def of_pair(pair, mistake, deserves):
+def of_pair(pair, mistake):
     """The verdict and, of a mistake with kinds, whether the named cause is true and its line is named."""
     report = checked(pair, mistake)
     verdict = verdict_of(report)
@@ -99,15 +98,15 @@ def of_pair(pair, mistake, deserves):
     return {"verdict": verdict, "cause": judged(cause_of(report), mistake.kinds), "line": line, "said": said}
 
 
-def of_program(pair, mistake, deserves):
+def of_program(pair, mistake):
     report = checked(pair, mistake, explain=False)
     said = [row.verdict for row in report.rows] + [str(tried) for tried in report.regimes if tried.failed]
     return {"verdict": verdict_of(report, () if mistake else pair.may), "said": ", ".join(said)}
 
 
-def in_precision(pair, mistake, deserves):
+def in_precision(pair, mistake):
     """A verdict at each seed; of all, the one that does least justice."""
-    size = mistake.size if mistake else pair.size
+    size, deserves = mistake.size if mistake else pair.size, pair.deserved(mistake)
     with loaded(pair, mistake) as evaluate:
         draw = evaluate(pair.draw)
     reports = [
@@ -134,7 +133,7 @@ def would_hide(report, size):
     return any(least > size for least in shown)
 
 
-def in_regimes(pair, mistake, deserves):
+def in_regimes(pair, mistake):
     """Whether a regime or size fails; those where the pair is known to be no derivative count apart."""
     tried = checked(pair, mistake, regimes="all", explain=False).regimes
     failed = [one for one in tried if one.failed]
@@ -146,7 +145,7 @@ def in_regimes(pair, mistake, deserves):
     }  # fmt: skip
 
 
-def by_judge(pair, mistake, deserves):
+def by_judge(pair, mistake):
     """The judge's verdict on a kernel's file, beside a reference's."""
     with tempfile.TemporaryDirectory() as folder:
         how = mistake.name if mistake else pair.name
@@ -163,7 +162,7 @@ def by_judge(pair, mistake, deserves):
     return {"verdict": found, "precision": pair.precision, "said": "; ".join(said["causes"])} | late
 
 
-def by_tolerance(pair, mistake, deserves):
+def by_tolerance(pair, mistake):
     """What came of the formula's tolerances in each precision, with right kernels."""
     with loaded(pair) as evaluate:
         tensors = tolerances.tried(tolerances.Formula.of(pair, evaluate))
@@ -171,7 +170,7 @@ def by_tolerance(pair, mistake, deserves):
     return {"verdict": FOUND[failures > 0], "said": f"{failures} failures" if failures else "", "tensors": tensors}
 
 
-def by_derivation(pair, mistake, deserves):
+def by_derivation(pair, mistake):
     """Whether a line of a derivation is named, and whether it is the marked one."""
     cause = derivations.judge(derivations.read(pair.text, pair.name)).cause
     named = cause and cause.line

@@ -63,13 +63,16 @@ class Pair:
     options: str = ""
     precision: str = ""
     accumulate: str = "float32"
-    framework: str = ""
     kernel: str = ""  # of a tolerance: the right kernel in NumPy, for a way to store
     torch: str = ""  # of a tolerance: the text that makes KERNELS, the right ones of PyTorch
     size: float = 0.0
     may: tuple[str, ...] = ()
     not_right: dict[str, str] = field(default_factory=dict)  # regime: why the pair is no derivative there
     mistakes: tuple[Mistake, ...] = ()
+
+    def deserved(self, mistake=None):
+        """What the pair deserves, or a mistake in it."""
+        return self.deserves if mistake is None else "below" if mistake.size else "wrong"
 
     def source(self, mistake=None):
         """The text, with a mistake. Raises QuoteError unless what it changes occurs exactly once."""

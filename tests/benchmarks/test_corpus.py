@@ -47,8 +47,8 @@ def wrong(pair, mistake):
 
 
 def test_each_list_is_as_long_as_it_says():
-    found = command.summary([{"list": which, "deserves": deserves(case), "verdict": "right"}
-                             for case in CASES for which in [case[0]]])  # fmt: skip
+    found = command.summary([{"list": which, "deserves": pair.deserved(mistake), "verdict": "right"}
+                             for which, pair, mistake in CASES])  # fmt: skip
     least = {
         "foreign": (60, 120), "precision": (40, 60), "regimes": (30, 30), "judge": (40, 40), "sources": (23, 40),
         "verdicts": (70, 70), "tolerance": (20, 0), "derivations": (30, 30),
@@ -56,11 +56,6 @@ def test_each_list_is_as_long_as_it_says():
     assert {which for which in LISTS if (found[which]["right"], found[which]["wrong"]) < least[which]} == set()
     kinds = [kind for pair in pairs("foreign") for mistake in pair.mistakes for kind in mistake.kinds]
     assert set(kinds) == set(KINDS)
-
-
-def deserves(case):
-    _, pair, mistake = case
-    return pair.deserves if mistake is None else "below" if mistake.size else "wrong"
 
 
 def test_every_mistake_changes_one_place():
@@ -162,9 +157,11 @@ def test_a_kernel_in_low_precision_is_as_far_off_as_it_deserves(pair, mistake, o
     wide = tuple(x.astype(np.float64) if is_float(np.asarray(x)) else x for x in inputs)
     dy = rounding.stored(upstream(reference[0](*wide)[0], 12), pair.precision)
     claimed, expected = gradients(target, inputs, dy), gradients(reference, wide, dy.astype(np.float64))
-    off = max(roundings(np.asarray(a, np.float64) - n, n) for a, n in zip(claimed, expected, strict=True))
-    off /= ROUNDOFF[pair.precision]
-    assert off > 3 if deserves(("", pair, mistake)) == "wrong" else off < 400
+    errors = [(np.asarray(a, np.float64) - n, n) for a, n in zip(claimed, expected, strict=True)]
+    if pair.deserved(mistake) == "wrong":
+        assert max(roundings(*each) for each in errors) > 3 * ROUNDOFF[pair.precision]
+    else:  # logarithms and powers multiply a rounding, sums add some
+        assert max(np.max(np.abs(e)) / np.max(np.abs(n)) for e, n in errors) < 32 * ROUNDOFF[pair.precision]
 
 
 def roundings(error, right):
@@ -220,10 +217,10 @@ def test_no_pair_is_accused_and_no_mistake_certified(asked_number, monkeypatch):
     """At a seed that no table counts, and without a search for causes."""
     which, pair, mistake = CASES[asked_number]
     monkeypatch.setattr(asked, "SEEDS", (7,))
-    deserved = deserves(CASES[asked_number])
+    deserved = pair.deserved(mistake)
     with asked.quiet():
         try:
-            row = (asked.in_precision if which == "precision" else asked.of_program)(pair, mistake, deserved)
+            row = (asked.in_precision if which == "precision" else asked.of_program)(pair, mistake)
         except ImportError as error:
             pytest.skip(f"{error.name} is not installed")
     assert row["verdict"] in ("cannot tell", "wrong" if deserved == "wrong" else "right"), row
@@ -245,7 +242,7 @@ def test_what_is_stored():
     document = json.loads((RESULTS / "corpus.json").read_text(encoding="utf-8"))
     rows = document["results"]
     assert [(row["list"], row["name"], row["deserves"]) for row in rows] == [
-        (case[0], case[1].name, deserves(case)) for case in CASES
+        (which, pair.name, pair.deserved(mistake)) for which, pair, mistake in CASES
     ]
     assert document["summary"] == command.summary(rows)
     found = document["summary"]
