@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from npformer.check.derivations import TEMPLATES
 from npformer.cli.common import tell
 from npformer.cli.explain_step import SUBJECTS, explain_step_of_run
-from npformer.cli.target import TARGET, add_target, is_operation, recorder, setting_of
+from npformer.cli.target import TARGET, add_target, is_operation, setting_of
 from npformer.errors import ConfigError
 from npformer.explain import explanation, lines, session, to_dict
 from npformer.explain.models import NAMES
@@ -30,7 +28,7 @@ from npformer.io.terminal import columns, fill
 from npformer.layers import Layer
 from npformer.pages import trace_page
 from npformer.pages.trace_writer import opening
-from npformer.tracing.trace import Trace, trace
+from npformer.tracing.trace import Trace, trace, written
 
 SUMMARY = "Explain an operation, or one number of a gradient."
 EXAMPLES = """examples:
@@ -101,7 +99,8 @@ def _operation(args: argparse.Namespace) -> int:
     explained = explained_operation(args.target)
     if args.forward:
         return _forward(args, explained)
-    _write_page(args, partial(trace, args.target))
+    if args.html is not None:
+        _write_page(args, trace(args.target))
     if args.json:
         print(json.dumps(explained.to_dict()))
     else:
@@ -128,11 +127,12 @@ def _number(args: argparse.Namespace) -> int:
             f"{args.target}: expected a layer or a model derived from npformer.layers.Layer, "
             f"got {type(setting.target).__name__}; npformer trace and npformer gradcheck take other targets, too"
         )
-    with session(setting) as opened:
+    with session(setting, lines=args.html is not None) as opened:
         if args.at is None:
             raise ConfigError(_no_place(opened.checked.tensors, args.target))
-        explained, place = explanation(opened, args.at, args.up), find(opened, args.at)
-    _write_page(args, recorder(setting), place)
+        explained = explanation(opened, args.at, args.up)
+        if args.html is not None:
+            _write_page(args, written(opened.recording, **setting.shown), find(opened, args.at))
     if args.json:
         print(json.dumps(to_dict(explained)))
     else:
@@ -142,12 +142,10 @@ def _number(args: argparse.Namespace) -> int:
     return 0 if explained.value.verdict == "right" else 1
 
 
-def _write_page(args: argparse.Namespace, record: Callable[[], Trace], place: Place | None = None) -> None:
+def _write_page(args: argparse.Namespace, right: Trace, place: Place | None = None) -> None:
     """Write the page that --html asks for; it opens at the place."""
-    if args.html is not None:
-        right = record()
-        page = trace_page(right, opens=None if place is None else opening(right, place))
-        write_file(args.html, "--html", page.encode())
+    page = trace_page(right, opens=None if place is None else opening(right, place))
+    write_file(args.html, "--html", page.encode())
 
 
 def _of_page(args: argparse.Namespace) -> list[str]:

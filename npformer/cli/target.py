@@ -59,11 +59,8 @@ def setting_of(args: argparse.Namespace) -> Setting:
 
 def recorder(setting: Setting, **options: Any) -> Callable[[], Trace]:
     """What traces the setting, as often as it is called; options as of ``npf.trace``."""
-    tokens = {**setting.labels, "pieces": [list(setting.classes or setting.pieces)]} if setting.labels else None
-    return partial(
-        trace, setting.target, *setting.inputs, targets=setting.targets, tokens=tokens,
-        name=setting.title or setting.name, **setting.options, **options,
-    )  # fmt: skip
+    given = {"targets": setting.targets, **setting.shown, **setting.options, **options}
+    return partial(trace, setting.target, *setting.inputs, **given)
 
 
 def _of_file(spec: str) -> Setting:

@@ -43,6 +43,12 @@ class Setting:
     title: str = ""  # of a page; "": the name
 
     @property
+    def shown(self) -> dict[str, Any]:
+        """The name and the tokens of its trace."""
+        tokens = {**self.labels, "pieces": [list(self.classes or self.pieces)]} if self.labels else None
+        return {"name": self.title or self.name, "tokens": tokens}
+
+    @property
     def pad_id(self) -> int:
         """The token id that pads."""
         return int(getattr(getattr(self.target, "config", None), "pad_id", 0))
@@ -126,14 +132,14 @@ class Session:
 
 
 @contextmanager
-def session(setting: Setting) -> Iterator[Session]:
-    """Within this context a setting can be explained; its target is then as before."""
+def session(setting: Setting, lines: bool = False) -> Iterator[Session]:
+    """Within this context a setting can be explained; its target is then as before. lines: record them, for a page."""
     recording = record(
         setting.target,
         *setting.inputs,
         targets=setting.targets,
         ignore_index=None if setting.targets is None else setting.pad_id,
-        lines=False,
+        lines=lines,
         **setting.options,
     )
     with running(recording, Watch(), recording.calls) as (ear, placed):

@@ -111,11 +111,20 @@ def trace(
         target, *inputs, targets=targets, ignore_index=ignore_index, label_smoothing=label_smoothing,
         upstream=upstream, names=names, lines=lines, seed=seed, **options,
     )  # fmt: skip
+    return written(recording, name, tokens, limit)
+
+
+def written(
+    recording: Recording, name: str | None, tokens: Mapping[str, Sequence[Sequence[str]]] | None, limit: int = LIMIT
+) -> Trace:
+    """The trace of a recording; name, tokens and limit, and what is raised, as for ``trace``."""
     arrays = Arrays(recording.checked.device.host, limit)
     document = document_of(recording, arrays, name, tokens)
     if arrays.is_full:
-        without = ", or leave out the lines (lines=False, --no-lines)" if lines else ""
-        what = f"its {len(recording.calls)} calls; make the batch, the sequences or the model smaller{without}"
+        what = (
+            f"its {len(recording.calls)} calls; make the batch, the sequences or the model smaller, "
+            "or leave out the lines (lines=False, --no-lines)"
+        )
         raise _too_large(arrays.bytes, limit, what)
     return Trace(document, arrays.by_name, recording)
 
