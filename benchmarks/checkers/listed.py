@@ -79,7 +79,7 @@ def failing_items():
 
 def label(pair, mistake):
     """The name of a pair, or of a mistake in it."""
-    return f"{pair.name}: {mistake.says}" if mistake else pair.name
+    return f"{pair.name}: {mistake.title}" if mistake else pair.name
 
 
 def of_pair(name, pair, mistake, inputs=None, **always):

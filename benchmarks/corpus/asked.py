@@ -46,7 +46,7 @@ def row_of(number):
     """The row of the case of this number, for JSON. Seconds and searches are counted in processor time."""
     which, pair, mistake = list(cases())[number]
     row = {"list": which, "theme": pair.theme, "name": pair.name, "deserves": pair.deserved(mistake)}
-    row |= {"mistake": mistake.says or mistake.name or "wrong"} if mistake else {}
+    row |= {"mistake": mistake.title or mistake.id or "wrong"} if mistake else {}
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
     budget.now = time.process_time
     began = time.process_time()
@@ -148,7 +148,7 @@ def in_regimes(pair, mistake):
 def by_judge(pair, mistake):
     """The judge's verdict on a kernel's file, beside a reference's."""
     with tempfile.TemporaryDirectory() as folder:
-        how = mistake.name if mistake else pair.name
+        how = mistake.id if mistake else pair.name
         kernel = Path(folder) / f"{pair.theme}--{how}--{pair.precision}.py"
         kernel.write_text(pair.source(mistake), encoding="utf-8")
         shutil.copy(rounding.__file__, Path(folder) / "_bfloat16.py")

@@ -20,29 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import ROOT
-from npformer.lab.mistake import Edit
+from npformer.lab.mistake import Edit, Mistake
 from npformer.lab.quote import QuoteError, replaced
 
 HERE = Path(__file__).parent
 LISTS = ("foreign", "verdicts", "precision", "regimes", "sources", "judge", "tolerance", "derivations")
 DERIVATIONS = ROOT / "tests" / "check" / "derivations"
 _numbers = itertools.count()
-
-
-@dataclass(frozen=True)
-class Mistake(Edit):
-    """In the function ``where`` ("f", "f.inner", "Class.method") old becomes new.
-
-    kinds: what a person would name as the cause; size: as a relative error, of one that its precision hides; regime:
-    where it shows; seen: the public report that it is made after.
-    """
-
-    says: str = ""
-    kinds: tuple[str, ...] = ()
-    regime: str = ""
-    seen: str = ""
-    size: float = 0.0
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,7 +60,7 @@ class Pair:
 
     def source(self, mistake=None):
         """The text, with a mistake. Raises QuoteError unless what it changes occurs exactly once."""
-        return self.text if mistake is None else mistaken(self.text, mistake)
+        return self.text if mistake is None else mistaken(self.text, *mistake.edits)
 
     def line(self, mistake):
         """The line of the changed text on which the mistake is: the first that is another, or that is marked."""
@@ -86,20 +70,20 @@ class Pair:
         return next(i for i, (old, new) in enumerate(lines, 1) if old != new)
 
 
-def mistaken(text, mistake):
-    """A text with a mistake in it. Raises QuoteError where it does not fit."""
+def mistaken(text, edit):
+    """A text with a change in it. Raises QuoteError where it does not fit."""
     function = tree = ast.parse(text)
-    for name in filter(None, mistake.where.split(".")):
+    for name in filter(None, edit.where.split(".")):
         found = [node for node in ast.walk(function) if getattr(node, "name", None) == name]
         if len(found) != 1:
-            raise QuoteError(f"where: expected one function {mistake.where}, found {len(found)} of the name {name}")
+            raise QuoteError(f"where: expected one function {edit.where}, found {len(found)} of the name {name}")
         (function,) = found
     if function is tree:
-        return replaced(text, mistake.old, mistake.new, _fixed(tree))
+        return replaced(text, edit.old, edit.new, _fixed(tree))
     lines = text.splitlines(keepends=True)
     span = slice(function.lineno - 1, function.end_lineno)
     part = textwrap.dedent("".join(lines[span]))
-    changed = replaced(part.rstrip("\n") + "\n", mistake.old, mistake.new, _fixed(tree))
+    changed = replaced(part.rstrip("\n") + "\n", edit.old, edit.new, _fixed(tree))
     lines[span] = [textwrap.indent(changed, " " * function.col_offset)]
     return "".join(lines)
 
@@ -127,9 +111,13 @@ def pairs(which):
 
 def _pair(which, theme, one):
     text = "\n\n\n".join(part.strip("\n") for part in (theme.get("setup", ""), one.get("code", "")) if part) + "\n"
-    mistakes = tuple(Mistake(**{"where": ""} | _frozen(each)) for each in one.get("mistake", ()))
+    mistakes = tuple(_mistake(**_frozen(each)) for each in one.get("mistake", ()))
     rest = _frozen({key: x for key, x in one.items() if key not in ("code", "mistake")})
     return Pair(which, theme["name"], text=text, mistakes=mistakes, **{"reference": theme.get("reference", "")} | rest)
+
+
+def _mistake(old, new, where="", **said):
+    return Mistake((Edit(where, old, new),), **said)
 
 
 def derivations():

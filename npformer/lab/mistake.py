@@ -1,4 +1,7 @@
-"""A mistake: a change of right code, what it does, and what is to be said of it; a list of them is a TOML file."""
+"""A mistake: a change of right code, what it does, and what is to be said of it; a list of them is a TOML file.
+
+The museum's are of npformer's own functions; those that score the checks are in benchmarks/corpus, beside their pairs.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from typing import Any
 class Edit:
     """A change of one function: ``old``, a piece of code that occurs exactly once in it, becomes ``new``.
 
-    where is "module:name" or "module:Class.method". old and new are whole expressions or statements, without the
-    indentation of the function. They hold for other names of the function's variables, too, see ``quote.py``.
+    where is "module:name" or "module:Class.method"; beside a pair, "f", "f.inner" or "Class.method" of its text, and
+    "" the whole text. old and new are whole expressions or statements, without the indentation of the function. They
+    hold for other names of the function's variables, too, see ``quote.py``.
     """
 
     where: str
@@ -26,12 +30,12 @@ class Edit:
 class Mistake:
     """One mistake. ``edits`` make it; ``test``, where there is one, names the test that it slips past."""
 
-    id: str  # short, for the command line
-    title: str
     edits: tuple[Edit, ...]
-    right: str  # formulas, one line each
-    wrong: str
-    story: str  # why it is wrong, its effect on training, its lesson
+    id: str = ""  # short, for the command line
+    title: str = ""  # what it is; beside a pair, with its mend
+    right: str = ""  # formulas, one line each
+    wrong: str = ""
+    story: str = ""  # why it is wrong, its effect on training, its lesson
     seen: str = ""  # where it was found
     sources: tuple[int, ...] = ()  # numbers of the collection of real bugs
     #: Options of the short run that shows it, beyond the usual ones; None: training cannot show it.
@@ -39,6 +43,9 @@ class Mistake:
     instead: str = ""  # what one would see elsewhere, if training cannot show it
     test: str = ""
     category: str = ""
+    kinds: tuple[str, ...] = ()  # what a person would name as the cause
+    regime: str = ""  # where it shows
+    size: float = 0.0  # as a relative error, of one that its precision hides
 
     @property
     def targets(self) -> frozenset[str]:

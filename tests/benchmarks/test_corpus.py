@@ -11,10 +11,11 @@ import npformer as npf
 from benchmarks.corpus import __main__ as command
 from benchmarks.corpus import asked, rounding, tolerances
 from benchmarks.corpus.families import FAMILIES, KINDS, judged
-from benchmarks.corpus.pairs import LISTS, Mistake, as_tuple, loaded, mistaken, pairs
+from benchmarks.corpus.pairs import LISTS, as_tuple, loaded, mistaken, pairs
 from benchmarks.measured import RESULTS
 from npformer.check.diagnosis import patterns
 from npformer.check.inputs import is_float
+from npformer.lab.mistake import Edit
 from npformer.lab.quote import QuoteError
 
 CASES = list(asked.cases())
@@ -29,7 +30,7 @@ ACCUSED = {"LSTM with peepholes"}
 
 def label(case):
     which, pair, mistake = case
-    return f"{which}: {pair.name}" + (f": {mistake.says or mistake.name or 'wrong'}" if mistake else "")
+    return f"{which}: {pair.name}" + (f": {mistake.title or mistake.id or 'wrong'}" if mistake else "")
 
 
 def of(which, keep=lambda pair, mistake: True):
@@ -69,7 +70,7 @@ def test_a_mistake_that_fits_nowhere_or_twice_is_refused():
     text = "def f(x):\n    y = x + x\n    return y\n"
     for old in ("x * x", "x"):
         with pytest.raises(QuoteError, match="expected this code exactly once"):
-            mistaken(text, Mistake("f", old, "1"))
+            mistaken(text, Edit("f", old, "1"))
 
 
 @pytest.fixture

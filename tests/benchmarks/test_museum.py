@@ -30,7 +30,7 @@ def test_a_bug_is_found_by_what_found_it(one):
 
 
 def made_up(old, new, where, **said):
-    return Mistake("m", "t", (Edit(where, old, new),), "a", "b", "A. B.", **said)
+    return Mistake((Edit(where, old, new),), "m", **said)
 
 
 def test_a_change_that_changes_nothing_is_not_found():
@@ -42,7 +42,7 @@ def test_a_change_that_changes_nothing_is_not_found():
 def test_an_empty_test_that_does_fail_is_no_bug():
     wrong = made_up("(y * (dy - shared),)", "(y * dy,)", "npformer.functional.softmax:softmax_backward")
     with pytest.raises(GradientError, match="expected the test to pass on the wrong code"):
-        examine(Mistake("m", "t", wrong.edits, "a", "b", "A. B.", test="ones upstream"))
+        examine(Mistake(wrong.edits, "m", test="ones upstream"))
 
 
 @pytest.mark.parametrize("name", EMPTY_TESTS)
