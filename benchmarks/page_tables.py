@@ -4,12 +4,15 @@ from benchmarks import machine, report
 from benchmarks.gpu.targets import CARD, targets
 from benchmarks.harness import PEER
 from benchmarks.measured import COMMANDS, shown
+from benchmarks.products import step_flop
 from npformer.backend.backend import PRECISIONS
 from npformer.cli.train import TAKES
 from npformer.io.percent import percent
+from npformer.models.presets import PRESETS
 from npformer.run.option_table import differences, option_rows
 
 SIZES = ("tiny", "small", "mid", "base")
+OF_BOUND = "of the bound by matrix products"
 TOO_BUSY = 0.1  # share of the cores that others use
 KERNELS = {"npformer-numba": "compiled", "npformer-numpy": "NumPy alone", "npformer-plain": "plain"}
 
@@ -116,7 +119,7 @@ def busy(share):
 STEP_ROWS = {
     "times as fast as PyTorch": lambda row: report.ratio(row["times_as_fast"]),
     "one step, ms": lambda row: report.milliseconds(row["median"]),
-    "of the bound by matrix products": lambda row: report.share(row["of_bound"]),
+    OF_BOUND: lambda row: report.share(row["of_bound"]),
     "most memory, MB": lambda row: report.megabytes(row["peak_bytes"]),
     "most memory of PyTorch, MB": lambda row: report.megabytes(row["peer"]["peak_bytes"]) if row["peer"] else "–",
     "cores that others used": lambda row: busy(row["others_share"]),
@@ -279,8 +282,8 @@ def gpu(documents):
             elif part.startswith(("train ", "against ")) and result["precision"] in PRECISIONS:
                 steps += [
                     [f"{result['size']}, {result['precision']}", row["name"], report.milliseconds(row["median"]),
-                     report.ratio(row["times_as_fast"]), report.share(row["of_bound"]), report.digits(row["kernels"]),
-                     *made_by(document, row)]
+                     report.ratio(row["times_as_fast"]), share_of_products(document, result, row),
+                     report.digits(row["kernels"]), *made_by(document, row)]
                     for row in result["contenders"] if not row["name"].endswith("-many")
                 ]  # fmt: skip
     aimed = [[each.what, each.wanted, each.found or "not measured", HOLDS[each.holds]] for each in targets(of_card)]
@@ -289,8 +292,22 @@ def gpu(documents):
     if decoded:
         head = ("size, precision", "sentences", "", "tokens a second", "times as fast as PyTorch", "launches a token")
         text += table((*head, *by), decoded) + "\n"
-    head = ("size, precision", "", "ms a step", "times as fast as the best of PyTorch", "of the ceiling", "launches")
+    head = (
+        "size, precision",
+        "",
+        "ms a step",
+        "times as fast as the best of PyTorch",
+        "of the bound by matrix products",
+        "launches",
+    )
     return text + measured(runs, (*head, *by), steps, "gpu")
+
+
+def share_of_products(document, result, row):
+    """The time of a step's products, at the rate that the same run measured, of that of the step."""
+    limits = document["results"].get("ceilings")
+    rate = limits and limits["products"].get(result["precision"])
+    return report.share(rate and step_flop(PRESETS[result["size"]]) / rate / row["median"])
 
 
 HOLDS = {True: "yes", False: "no", None: "–"}

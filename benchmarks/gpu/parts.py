@@ -20,7 +20,6 @@ from benchmarks.gpu.targets import SIZES, against_part, train_part
 from benchmarks.harness import ROOT, Budget, Entry, contenders
 from benchmarks.options import installed
 from benchmarks.own.model import save_weights
-from benchmarks.products import step_flop
 from npformer.models.presets import PRESETS
 
 DROPOUT = 0.1
@@ -85,8 +84,7 @@ def steps(precision, name, peers):
 
 
 def train(size, precision, peers, setting):
-    """A training step, with its rates, its share of the ceilings, and its time until ready."""
-    limits = setting.results.get("ceilings")
+    """A training step, with its rates, and its time until ready."""
     with tempfile.TemporaryDirectory() as folder:
         started = entries(size, precision, save_weights(PRESETS[size], Path(folder)) if peers else None)
         with contenders(started, setting.environment, setting.seconds) as children:
@@ -94,7 +92,6 @@ def train(size, precision, peers, setting):
     ready = {child.name: child.facts["ready_seconds"] for child in children}
     for row in result["contenders"]:
         row |= {"kernels": row.get("kernels"), "ready_seconds": ready[row["name"]]}
-        row["of_bound"] = limits and bound(size, precision, limits) / row["median"]
     return result | {"left_out": sorted({entry.name for entry in started} - ready.keys())}
 
 
@@ -108,18 +105,13 @@ def entries(size, precision, weights):
     return found
 
 
-def bound(size, precision, limits):
-    """The time of a step's products or of its bytes at the ceilings, whichever is longer."""
-    return max(step_flop(PRESETS[size]) / limits["products"][precision], limits["bytes"][size] / limits["memory"])
-
-
 def ceilings(setting):
-    """The GPU's peak rates, and the bytes of a step of each size."""
+    """The GPU's peak rate of products, in each precision."""
     common = {"device": "cupy", "precisions": PRECISIONS, "kernels": "cuda"}
     with contenders(
         [Entry("ceilings", "benchmarks.own.gpu:ceilings", common)], setting.environment, setting.seconds
     ) as (child,):
-        return child.run("ceilings", 1)[1][0] | {"bytes": {size: child.run(f"bytes {size}", 1)[1][0] for size in SIZES}}
+        return child.run("ceilings", 1)[1][0]
 
 
 def decoding(setting):

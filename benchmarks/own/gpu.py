@@ -3,24 +3,22 @@
 Gradients are held against NumPy's in float64, tensor by tensor, with float32's error budget.
 
 Batches of the real tasks have many shapes: how many steps are replays, and how long do they take beside steps of one
-shape? The reverse task is trained as ``npformer train reverse`` does it. Ceilings are the GPU's peak rates as npformer
-measures them, and the bytes that a training step has to move.
+shape? The reverse task is trained as ``npformer train reverse`` does it. Ceilings are the GPU's peak rates of products,
+as npformer measures them: no step takes less time than its products at that rate.
 """
 
 import ctypes
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 import npformer as npf
-from benchmarks.flops import BYTES, adam_work, work_of
 from benchmarks.harness import Contender
 from benchmarks.own.model import about, backend
-from benchmarks.roofline import measure_roofline
-from npformer.backend import Ops
 from npformer.check import against_float64
-from npformer.models.presets import PRESETS, Preset
+from npformer.models.presets import Preset
 from npformer.run import RunDirectory
 from npformer.training import Trainer
 from npformer.training.assemble import assemble, write_run
@@ -31,6 +29,8 @@ CHECKED = Preset(vocab_size=40, d_model=64, num_heads=4, num_layers=2, d_ff=256,
 REAL = ("dates", "numbers", "scan", "language")
 #: Steps of a first training, in which CuPy compiles every function at its first call: argmax and others.
 COMPILING = 3
+#: Square matrices of this size reach the peak rate of products; the fastest of so many rounds is told.
+LARGE, ROUNDS = 8192, 20
 
 
 def memory_watched(chosen):
@@ -180,33 +180,24 @@ def batches(device, precision, kernels="auto", steps=500):
 
 
 def ceilings(device, kernels, precisions):
-    """Tasks: "ceilings" returns the measured rates, "bytes SIZE" the bytes that a step of that size has to move."""
+    """Tasks: "ceilings" returns the measured rate of products in each precision, in flops a second."""
     chosen = {name: backend(device, kernels, name) for name in precisions}
-    first = chosen[precisions[0]]
 
     def measure():
-        found = {name: measure_roofline(each) for name, each in chosen.items()}
-        products = {name: each.flops for name, each in found.items()}
-        return {"products": products, "memory": max(each.bytes for each in found.values())}
+        return {"products": {name: rate_of_products(each) for name, each in chosen.items()}}
 
-    tasks = {f"bytes {size}": lambda size=size: lambda: step_bytes(PRESETS[size], first) for size in PRESETS}
-    return Contender(about(first), tasks | {"ceilings": lambda: measure}, synchronize=first.device.synchronize)
+    first = chosen[precisions[0]]
+    return Contender(about(first), {"ceilings": lambda: measure}, synchronize=first.device.synchronize)
 
 
-def step_bytes(preset, chosen):
-    """The least bytes that the operations of one training step and Adam move; see ``benchmarks.flops``."""
-    engine = chosen.engine and chosen.engine.eager()  # a replay calls no operations
-    done = []
-
-    def watched(name, pair):
-        def forward(*inputs, **options):
-            y, cache = pair.forward(*inputs, **options)
-            done.extend(work_of(name, y, inputs))
-            return y, cache
-
-        return pair._replace(forward=forward)
-
-    ops = Ops(**{name: watched(name, pair) for name, pair in vars(chosen.ops).items()})
-    model = npf.Transformer(preset.config(0.1), backend=replace(chosen, ops=ops, engine=engine))
-    npf.TrainStep(model, npf.Adam(model.arena))(*preset.example_batch())
-    return BYTES * (sum(work.numbers for work in done) + adam_work(model.arena.size).numbers)
+def rate_of_products(chosen):
+    """Flops a second of a large linear map, since CuPy's matmul has no TF32. The bias takes some hundredths."""
+    rng, seconds = np.random.default_rng(0), []
+    a, b = (chosen.array(rng.random((LARGE, LARGE), dtype=np.float32)) for _ in range(2))
+    bias = chosen.zeros((LARGE,))
+    for _ in range(1 + ROUNDS):  # the first may set things up
+        start = time.perf_counter()
+        chosen.ops.linear.forward(a, b, bias)
+        chosen.device.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return 2.0 * LARGE**3 / min(seconds[1:])

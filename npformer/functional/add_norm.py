@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from npformer.functional.layer_norm import LayerNormCache, layer_norm_backward, layer_norm_forward
-from npformer.functional.operation import Operation, size
+from npformer.functional.operation import Operation
 from npformer.functional.philox import Bits, Draw, philox_bits
 from npformer.functional.residual import ResidualCache, residual_backward, residual_forward
 from npformer.typing import Array
@@ -55,12 +55,4 @@ def add_norm_backward(dy: tuple[Array, Array], cache: AddNormCache) -> tuple[Arr
     return dx, df, dgamma, dbeta
 
 
-def _moved(
-    y: tuple[Array, Array], x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
-) -> tuple[int, int]:
-    """The backward reads the sum instead of x and f; without dropout dx and df are one array."""
-    gradients = size(x) if draw is None else size(x, f)
-    return size(*y, x, f, gamma, beta), size(*y, x, gamma) + gradients + 2 * size(gamma, beta)
-
-
-ADD_NORM = Operation(add_norm_forward, add_norm_backward, parameters=2, needs="x f gamma", moves=_moved)
+ADD_NORM = Operation(add_norm_forward, add_norm_backward, parameters=2)

@@ -40,7 +40,7 @@ from npformer.errors import ShapeError
 from npformer.functional.arrays import expect_shape, namespace
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
 from npformer.functional.dropout import DropoutCache, dropout_backward, dropout_forward
-from npformer.functional.operation import Operation, size
+from npformer.functional.operation import Operation
 from npformer.functional.philox import Bits, Draw, philox_bits
 from npformer.functional.softmax import SoftmaxCache, softmax_backward, softmax_forward
 from npformer.typing import Array
@@ -109,9 +109,4 @@ def expect_heads(q: Array, k: Array, v: Array) -> None:
     expect_shape("v", v, "the shape of k", *k.shape)
 
 
-ATTENTION = Operation(
-    attention_forward,
-    attention_backward,
-    needs="q k v",
-    flops=lambda q, k, v, *options: 4 * size(q) * k.shape[-2],
-)
+ATTENTION = Operation(attention_forward, attention_backward)

@@ -125,10 +125,5 @@ def _expect_norm(x: Array, gamma: Array, beta: Array) -> None:
     expect_shape("beta", beta, "(C,)", x.shape[-1])
 
 
-BATCH_NORM = Operation(batch_norm_forward, batch_norm_backward, parameters=2, needs="x gamma", ids="counts")
-BATCH_NORM_INFERENCE = Operation(
-    batch_norm_inference_forward,
-    batch_norm_inference_backward,
-    parameters=4,
-    needs="x gamma mean variance",
-)
+BATCH_NORM = Operation(batch_norm_forward, batch_norm_backward, parameters=2, ids="counts")
+BATCH_NORM_INFERENCE = Operation(batch_norm_inference_forward, batch_norm_inference_backward, parameters=4)

@@ -21,7 +21,7 @@ from npformer.functional.arrays import expect_shape, namespace
 from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
 from npformer.functional.dropout import DropoutCache, dropout_backward, dropout_forward
-from npformer.functional.operation import Operation, size
+from npformer.functional.operation import Operation
 from npformer.functional.philox import Bits, Draw, philox_bits
 from npformer.functional.softmax import SoftmaxCache, softmax_backward, softmax_forward
 from npformer.typing import Array
@@ -82,9 +82,4 @@ def _weights(q: Array, k: Array, bias: Array, mask: AttentionMask) -> tuple[Arra
     return softmax_forward(scores, mask.visible(q.shape[-2], k.shape[-2], q))
 
 
-BIASED_ATTENTION = Operation(
-    biased_attention_forward,
-    biased_attention_backward,
-    needs="q k v bias",
-    flops=lambda q, k, v, *options: 4 * size(q) * k.shape[-2],
-)
+BIASED_ATTENTION = Operation(biased_attention_forward, biased_attention_backward)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from npformer.errors import ShapeError
 from npformer.functional.arrays import as_rows, device_of, expect_shape, namespace
-from npformer.functional.operation import Operation, size
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 
@@ -79,10 +79,4 @@ def expect_conv1d(x: Array, weight: Array, bias: Array) -> None:
     expect_shape("bias", bias, "(C_out,)", weight.shape[2])
 
 
-CONV1D = Operation(
-    conv1d_forward,
-    conv1d_backward,
-    parameters=2,
-    needs="x weight",
-    flops=lambda x, weight, *others: 2 * size(x) * weight.shape[0] * weight.shape[2],
-)
+CONV1D = Operation(conv1d_forward, conv1d_backward, parameters=2)

@@ -98,4 +98,4 @@ def expect_loss(logits: Array, targets: Array, label_smoothing: float) -> None:
     expect_shape("targets", targets, "the shape of logits without V", *logits.shape[:-1])
 
 
-CROSS_ENTROPY = Operation(cross_entropy_forward, cross_entropy_backward, needs="logits targets", ids="targets")
+CROSS_ENTROPY = Operation(cross_entropy_forward, cross_entropy_backward, ids="targets")

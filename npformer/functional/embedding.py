@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from npformer.errors import ShapeError
 from npformer.functional.arrays import as_rows, device_of, expect_integers, namespace
-from npformer.functional.operation import Operation, size
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 
@@ -59,10 +59,4 @@ def expect_table(tokens: Array, table: Array) -> None:
         raise ShapeError(f"table: expected (V, C), got {tuple(table.shape)}")
 
 
-def _moved(y: Array, tokens: Array, table: Array, scale: float = 1.0) -> tuple[int, int]:
-    """Only the table's rows that are used are read, and at most as many have a gradient."""
-    rows = min(size(tokens), table.shape[0])
-    return size(tokens) + 2 * size(y), size(y) + size(tokens) + 2 * rows * table.shape[1]
-
-
-EMBEDDING = Operation(embedding_forward, embedding_backward, parameters=1, needs="tokens", ids="tokens", moves=_moved)
+EMBEDDING = Operation(embedding_forward, embedding_backward, parameters=1, ids="tokens")

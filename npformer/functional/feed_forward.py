@@ -21,7 +21,7 @@ from npformer.errors import ConfigError
 from npformer.functional.dropout import DropoutCache, dropout_backward, dropout_forward
 from npformer.functional.gelu import GeluCache, gelu_backward, gelu_forward
 from npformer.functional.linear import LinearCache, linear_backward, linear_forward
-from npformer.functional.operation import Operation, size
+from npformer.functional.operation import Operation
 from npformer.functional.philox import Bits, Draw, philox_bits
 from npformer.functional.relu import ReluCache, relu_backward, relu_forward
 from npformer.typing import Array
@@ -77,10 +77,4 @@ def expect_activation(activation: str) -> None:
         raise ConfigError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}")
 
 
-FEED_FORWARD = Operation(
-    feed_forward_forward,
-    feed_forward_backward,
-    parameters=4,
-    needs="x w1 b1 w2",
-    flops=lambda x, w1, b1, *others: 4 * size(x) * b1.shape[0],
-)
+FEED_FORWARD = Operation(feed_forward_forward, feed_forward_backward, parameters=4)

@@ -44,4 +44,4 @@ def gelu_backward(dy: Array, cache: GeluCache) -> tuple[Array]:
     return (dy * (phi_below + x * density),)
 
 
-GELU = Operation(gelu_forward, gelu_backward, needs="x")
+GELU = Operation(gelu_forward, gelu_backward)

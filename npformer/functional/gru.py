@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 from npformer.errors import ShapeError
 from npformer.functional.arrays import as_rows, expect_shape, namespace
-from npformer.functional.operation import Operation, size
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 
@@ -125,11 +125,4 @@ def expect_gru(x: Array, start: Array, weight: Array, bias: Array, recurrent: Ar
     expect_shape("recurrent_bias", recurrent_bias, "(3C,)", 3 * width)
 
 
-GRU = Operation(
-    gru_forward,
-    gru_backward,
-    parameters=4,
-    needs="x start weight bias recurrent recurrent_bias",
-    ids="visible",
-    flops=lambda x, start, *others: 6 * (size(x) + x.shape[1] * size(start)) * start.shape[1],
-)
+GRU = Operation(gru_forward, gru_backward, parameters=4, ids="visible")

@@ -70,4 +70,4 @@ def layer_norm_backward(dy: Array, cache: LayerNormCache) -> tuple[Array, Array,
     return r * (g - along_one - x_hat * along_x_hat), dgamma, dbeta  # back through 3
 
 
-LAYER_NORM = Operation(layer_norm_forward, layer_norm_backward, parameters=2, needs="x gamma")
+LAYER_NORM = Operation(layer_norm_forward, layer_norm_backward, parameters=2)

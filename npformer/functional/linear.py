@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from npformer.errors import ShapeError
 from npformer.functional.arrays import as_rows, expect_shape, namespace
-from npformer.functional.operation import Operation, size
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 
@@ -69,10 +69,4 @@ def expect_linear(x: Array, weight: Array, bias: Array) -> None:
     expect_shape("bias", bias, "(C_out,)", weight.shape[1])
 
 
-LINEAR = Operation(
-    linear_forward,
-    linear_backward,
-    parameters=2,
-    needs="x weight",
-    flops=lambda x, weight, bias: 2 * size(x) * bias.shape[0],
-)
+LINEAR = Operation(linear_forward, linear_backward, parameters=2)

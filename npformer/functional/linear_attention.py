@@ -38,7 +38,7 @@ from npformer.functional.arrays import device_of, namespace, real_part
 from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask, expect_key_visible
 from npformer.functional.attention_pattern import Window
-from npformer.functional.operation import Operation, size
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 CHUNK = 64
@@ -193,9 +193,4 @@ def expect_linear_attention(q: Array, k: Array, v: Array, mask: AttentionMask) -
         )
 
 
-LINEAR_ATTENTION = Operation(
-    linear_attention_forward,
-    linear_attention_backward,
-    needs="q k v",
-    flops=lambda q, k, v, *options: 2 * size(q, k) * (q.shape[-1] + 1),  # with the column of ones
-)
+LINEAR_ATTENTION = Operation(linear_attention_forward, linear_attention_backward)

@@ -151,16 +151,8 @@ def expect_local_attention(q: Array, k: Array, v: Array, mask: AttentionMask) ->
         )
 
 
-def _products(q: Array, k: Array, v: Array, mask: AttentionMask, *options: object) -> int:
-    """Of the pairs that may meet: the window's and the stride's, those that padding could leave."""
-    batch, heads, length, width = q.shape
-    ways = 1 if mask.causal else 2  # of looking: back alone, or ahead as well
-    pairs = length + ways * sum(length - back for back in range(1, length) if _near(back, mask))
-    return int(4 * batch * heads * pairs * width)
-
-
 def _near(back: int, mask: AttentionMask) -> bool:
     return (mask.window is not None and back < mask.window) or (mask.stride is not None and back % mask.stride == 0)
 
 
-LOCAL_ATTENTION = Operation(local_attention_forward, local_attention_backward, needs="q k v", flops=_products)
+LOCAL_ATTENTION = Operation(local_attention_forward, local_attention_backward)

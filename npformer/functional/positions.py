@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional.arrays import device_of, expect_shape, namespace
-from npformer.functional.operation import Operation, size
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 
@@ -99,15 +99,5 @@ def expect_positions(x: Array, table: Array, offset: int) -> None:
         )
 
 
-def _moved(y: Array, x: Array, table: Array, offset: int = 0) -> tuple[int, int]:
-    """Only the table's rows of these positions move; dx is dy itself."""
-    rows = x.shape[-2] * x.shape[-1]
-    return 2 * size(x) + rows, size(y) + 2 * rows
-
-
-SINUSOIDAL_POSITIONS = Operation(
-    sinusoidal_positions_forward,
-    sinusoidal_positions_backward,
-    moves=lambda y, x, *options: (2 * size(x), 0),  # dx is dy itself
-)
-LEARNED_POSITIONS = Operation(learned_positions_forward, learned_positions_backward, parameters=1, moves=_moved)
+SINUSOIDAL_POSITIONS = Operation(sinusoidal_positions_forward, sinusoidal_positions_backward)
+LEARNED_POSITIONS = Operation(learned_positions_forward, learned_positions_backward, parameters=1)

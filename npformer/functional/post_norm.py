@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from npformer.functional.layer_norm import LayerNormCache, layer_norm_backward, layer_norm_forward
-from npformer.functional.operation import Operation, size
+from npformer.functional.operation import Operation
 from npformer.functional.philox import Bits, Draw, philox_bits
 from npformer.functional.residual import ResidualCache, residual_backward, residual_forward
 from npformer.typing import Array
@@ -51,10 +51,4 @@ def post_norm_backward(dy: Array, cache: PostNormCache) -> tuple[Array, Array, A
     return dx, df, dgamma, dbeta
 
 
-def _moved(y: Array, x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None) -> tuple[int, int]:
-    """Without dropout dx and df are one array."""
-    gradients = size(x) if draw is None else size(x, f)
-    return size(y, x, f, gamma, beta), size(y, x, f, gamma) + gradients + 2 * size(gamma, beta)
-
-
-POST_NORM = Operation(post_norm_forward, post_norm_backward, parameters=2, needs="x f gamma", moves=_moved)
+POST_NORM = Operation(post_norm_forward, post_norm_backward, parameters=2)

@@ -38,4 +38,4 @@ def relu_backward(dy: Array, cache: ReluCache) -> tuple[Array]:
     return (xp.where(cache.is_open, dy, xp.zeros_like(dy)),)
 
 
-RELU = Operation(relu_forward, relu_backward, needs="x")
+RELU = Operation(relu_forward, relu_backward)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from npformer.functional.arrays import expect_shape
 from npformer.functional.dropout import DropoutCache, dropout_backward, dropout_forward
-from npformer.functional.operation import Operation, size
+from npformer.functional.operation import Operation
 from npformer.functional.philox import Bits, Draw, philox_bits
 from npformer.typing import Array
 
@@ -48,9 +48,4 @@ def residual_backward(dy: Array, cache: ResidualCache) -> tuple[Array, Array]:
     return dy, df  # back through 2
 
 
-def _moved(y: Array, x: Array, f: Array, draw: Draw | None) -> tuple[int, int]:
-    """dx is dy itself, and so is df without dropout."""
-    return size(x, f, y), 0 if draw is None else 2 * size(f)
-
-
-RESIDUAL = Operation(residual_forward, residual_backward, moves=_moved)
+RESIDUAL = Operation(residual_forward, residual_backward)

@@ -73,4 +73,4 @@ def expect_fits(visible: Array | None, x: Array) -> None:
         raise ShapeError(f"visible: expected a shape that broadcasts to x {tuple(x.shape)}, got {tuple(visible.shape)}")
 
 
-SOFTMAX = Operation(softmax_forward, softmax_backward, needs="x", ids="visible")
+SOFTMAX = Operation(softmax_forward, softmax_backward, ids="visible")

@@ -1,21 +1,20 @@
 """Timing whole training steps, and where the time of a step goes.
 
-A profiled step runs on one thread, including its matrix products. So the times of its parts add up to the
-step's time. Steps with and without timing of the parts
-take turns, which shows the cost of the timing itself.
+All computation of a model goes through its table of operations. So a copy of the table whose pairs read a clock before
+and after each call times everything, without a change to any layer. The clock waits for the device at both ends: on a
+GPU operations then no longer overlap. A profiled step runs on one thread, including its matrix products, and nothing
+of it is recorded, so that the times of its parts add up to the step's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from npformer.backend import Arena, Backend
+from npformer.backend import Arena, Backend, Ops, Pair
 from npformer.backend.numpy.blas_threads import one_blas_thread
-from npformer.backend.timing import Clock, Part, Tally, timed_backend
 from npformer.errors import ConfigError
 from npformer.io.progress_bar import Bar
 from npformer.io.seconds import now, since
@@ -24,8 +23,10 @@ from npformer.models.presets import Preset
 from npformer.optim import Adam
 from npformer.training.step import TrainStep
 
+Part = tuple[str, str]  # an operation, and its direction
 #: The rest of a step, without operations and optimiser: Python, views and their copies, zeroing gradients.
-BETWEEN = Part("layers, in Python", "between")
+BETWEEN = "layers, in Python", "between"
+UPDATE = "adam", "update"
 
 #: Limits on the number of steps: MOST_STEPS, or one for each SHORTEST_STEP, whichever is more. A clock that stands
 #: still would otherwise never end the measurement.
@@ -64,9 +65,8 @@ class StepTimes:
     last_loss: float
 
 
-@dataclass(frozen=True)
-class Row:
-    """One part of a step: its calls and its seconds."""
+class Row(NamedTuple):
+    """One part of a step: its calls and its seconds; direction: "forward", "backward", "update" or "between"."""
 
     op: str
     direction: str
@@ -75,13 +75,11 @@ class Row:
     share: float  # of the step
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(NamedTuple):
     """Where a step's time goes: rows by time, the longest first; they add up to ``seconds``."""
 
     rows: tuple[Row, ...]
-    seconds: float  # of a step with timed parts
-    unclocked: float  # seconds of a step without timed parts
+    seconds: float
     steps: int
 
 
@@ -108,41 +106,24 @@ def profile_step(preset: Preset, backend: Backend, dropout: float, budget: Budge
             f"backend: expected a single thread, so that times add up, got {backend.threads}; "
             "get_backend(..., threads=1)"
         )
-    with one_blas_thread():
-        return _profile(preset, backend, dropout, budget)
-
-
-def _profile(preset: Preset, backend: Backend, dropout: float, budget: Budget) -> Profile:
-    clock = Clock(backend.device)
-    model = Transformer(preset.config(dropout), backend=timed_backend(backend, clock), seed=0)
+    clock, steps = Clock(backend), list[tuple[float, dict[Part, float]]]()
+    model = Transformer(preset.config(dropout), backend=clock.timed, seed=0)
     step, batch = TrainStep(model, _TimedAdam(model.arena, clock)), preset.example_batch()
-    _timed(step, batch, backend)  # compiles, fills caches
-    on: list[tuple[float, Mapping[Part, Tally]]] = []
-    off = []
-    began = now()
-    with budget.bar("timing every operation") as bar:
-        while budget.left(len(on), began):
-            off.append(_timed(step, batch, backend)[0])
-            clock.start()
-            taken = _timed(step, batch, backend)[0]
-            on.append((taken, clock.stop()))
-            bar.reach(budget.reached(len(on), began))
-    on = sorted(on, key=lambda measured: measured[0])[: -(-len(on) // 2)]
-    quick = sorted(off)[: -(-len(off) // 2)]  # the faster half of each, since other processes only slow steps down
-    seconds = float(np.mean([taken for taken, _ in on]))
-    return Profile(_rows(on), seconds, float(np.mean(quick)), len(on))
-
-
-def _rows(steps: Sequence[tuple[float, Mapping[Part, Tally]]]) -> tuple[Row, ...]:
-    """The mean step's parts and the time between them, the longest first."""
-    total = sum(taken for taken, _ in steps)
-    known = {part: sum(tallies[part].seconds for _, tallies in steps) for part in steps[0][1]}
-    calls = {part: tally.calls for part, tally in steps[0][1].items()} | {BETWEEN: 1}
-    rows = [
-        Row(*part, calls[part], seconds / len(steps), seconds / total)
-        for part, seconds in (known | {BETWEEN: max(0.0, total - sum(known.values()))}).items()
-    ]
-    return tuple(sorted(rows, key=lambda row: -row.seconds))
+    with one_blas_thread(), budget.bar("timing every operation") as bar:
+        _timed(step, batch, backend)  # compiles, fills caches
+        began = now()
+        while budget.left(len(steps), began):
+            clock.restart()
+            taken, _ = _timed(step, batch, backend)
+            steps.append((taken, clock.seconds))
+            bar.reach(budget.reached(len(steps), began))
+    quicker = sorted(steps, key=lambda each: each[0])[: -(-len(steps) // 2)]  # other processes only slow steps down
+    total = sum(taken for taken, _ in quicker)
+    known = {part: sum(seconds[part] for _, seconds in quicker) for part in clock.calls}
+    known[BETWEEN] = max(0.0, total - sum(known.values()))
+    calls = clock.calls | {BETWEEN: 1}
+    rows = [Row(*part, calls[part], each / len(quicker), each / total) for part, each in known.items()]
+    return Profile(tuple(sorted(rows, key=lambda row: -row.seconds)), total / len(quicker), len(quicker))
 
 
 def _timed(step: TrainStep, batch: Sequence[Any], backend: Backend) -> tuple[float, float]:
@@ -154,6 +135,41 @@ def _timed(step: TrainStep, batch: Sequence[Any], backend: Backend) -> tuple[flo
     return since(start), loss
 
 
+class Clock:
+    """Adds up calls and seconds by (operation, direction). Calls must not be nested."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._device = backend.device
+        ops = Ops(**{name: self._pair(name, pair) for name, pair in vars(backend.ops).items()})
+        #: The backend with every operation on the clock. Nothing is captured, since a replay calls no operations.
+        self.timed = replace(backend, ops=ops, engine=backend.engine and backend.engine.eager())
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew."""
+        self.calls, self.seconds = Counter[Part](), defaultdict[Part, float](float)
+
+    def time(self, part: Part, function: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+        """Call function(*inputs, **options), and add its time to part."""
+        self._device.synchronize()
+        start = now()
+        result = function(*inputs, **options)
+        self._device.synchronize()
+        self.seconds[part] += since(start)
+        self.calls[part] += 1
+        return result
+
+    def _pair(self, name: str, pair: Pair) -> Pair:
+        def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
+            made: tuple[Any, Any] = self.time((name, "forward"), pair.forward, *inputs, **options)
+            return made
+
+        def backward(dy: Any, cache: Any, into: Sequence[Any] = ()) -> Any:
+            return self.time((name, "backward"), pair.backward, dy, cache, into)
+
+        return Pair(forward, backward)
+
+
 class _TimedAdam(Adam):
     """Adam with a timed update."""
 
@@ -162,4 +178,4 @@ class _TimedAdam(Adam):
         self.clock = clock
 
     def step(self, lr: float | None = None, parts: Sequence[slice] | None = None) -> None:
-        self.clock.time(Part("adam", "update"), super().step, lr, parts)
+        self.clock.time(UPDATE, super().step, lr, parts)

@@ -17,14 +17,12 @@ from types import SimpleNamespace
 import pytest
 
 import npformer as npf
-from benchmarks.flops import Work
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu import parts as gpu_parts
 from benchmarks.gpu.__main__ import LEAST, run
-from benchmarks.gpu.parts import Part, Setting, bound, entries, parts, pytest_command, summary
+from benchmarks.gpu.parts import Part, Setting, entries, parts, pytest_command, summary
 from benchmarks.gpu.targets import MILLISECONDS, RATIOS, SIZES, best, targets, times_as_fast
 from benchmarks.harness import ROOT, ContenderError
-from benchmarks.own import gpu as own
 from benchmarks.own.gpu import (
     COMPILING,
     count_kernels,
@@ -32,15 +30,13 @@ from benchmarks.own.gpu import (
     launched_kernels,
     memory_watched,
     reverse,
-    step_bytes,
 )
+from benchmarks.page_tables import share_of_products
 from benchmarks.products import step_flop
 from npformer.backend import cupy_problem
 from npformer.check import catalogue
 from npformer.models.presets import PRESETS
 from npformer.training import Trainer
-from npformer.training.bench import Budget as StepBudget
-from npformer.training.bench import profile_step
 from tests import test_gpu as on_gpu
 from tests.benchmarks.rows import gradient, results, row, training
 from tests.conftest import needs_numba
@@ -150,10 +146,11 @@ def test_each_named_factory_exists_and_accepts_its_options():
         assert set(entry.options) <= set(inspect.signature(getattr(import_module(module), name)).parameters)
 
 
-@pytest.mark.parametrize(("size", "limit"), [("tiny", 8e9 / 4e12), ("base", step_flop(PRESETS["base"]) / 4e14)])
-def test_a_step_takes_no_less_than_its_products_and_its_bytes(size, limit):
-    ceilings = {"products": {"tf32": 4e14}, "memory": 4e12, "bytes": {"tiny": 8e9, "base": 1e9}}
-    assert bound(size, "tf32", ceilings) == pytest.approx(limit)
+def test_a_step_takes_no_less_than_its_products():
+    row, result = {"median": 4 * step_flop(PRESETS["base"]) / 4e14}, {"size": "base", "precision": "tf32"}
+    ceilings = {"ceilings": {"products": {"tf32": 4e14}}}
+    assert share_of_products({"results": ceilings}, result, row) == "25 %"
+    assert share_of_products({"results": {}}, result, row) == "–"
 
 
 def test_the_tests_of_a_gpu_are_found_without_collecting_all():
@@ -282,15 +279,6 @@ def test_without_a_graph_there_is_no_count_of_kernels(numpy32):
     model = npf.Transformer(PRESETS["tiny"].config(), backend=numpy32)
     assert launched_kernels(npf.TrainStep(model, npf.Adam(model.arena))) == {}
     assert memory_watched(numpy32)() == {}
-
-
-def test_the_bytes_of_a_step_are_those_of_each_call_that_a_profile_counts(monkeypatch):
-    alone = npf.get_backend("numpy", kernels="numpy", threads=1)
-    rows = profile_step(PRESETS["tiny"], alone, 0.1, StepBudget(steps=1)).rows
-    upward, downward = (sum(row.calls for row in rows if row.direction == way) for way in ("forward", "backward"))
-    monkeypatch.setattr(own, "work_of", lambda name, y, inputs: (Work(0, 3), Work(0, 5)))
-    monkeypatch.setattr(own, "adam_work", lambda size: Work(0, 1))
-    assert step_bytes(PRESETS["tiny"], alone) == 4 * (3 * upward + 5 * downward + 1)
 
 
 def test_gradients_are_held_against_float64():

@@ -2,8 +2,6 @@
 
 import pytest
 
-import npformer as npf
-from benchmarks import roofline
 from benchmarks.harness import PREPARED, TOGETHER
 from benchmarks.own import decode, gpu, train
 from npformer.backend.select import cupy_backend
@@ -65,16 +63,13 @@ def test_batches_of_many_shapes(machine, monkeypatch):
     assert min(found["seconds"], found["one_shape"]) > 0
 
 
-def test_ceilings_and_bytes(machine, monkeypatch):
-    monkeypatch.setattr(roofline, "LARGE", 8)
-    monkeypatch.setattr(roofline, "STREAMED", 1 << 12)
-    monkeypatch.setattr(roofline, "ROUNDS", 1)
+def test_ceilings(machine, monkeypatch):
+    monkeypatch.setattr(gpu, "LARGE", 8)
+    monkeypatch.setattr(gpu, "ROUNDS", 1)
     made = gpu.ceilings("cupy", "cuda", ["float32", "tf32"])
     rates = made.tasks["ceilings"]()()
     assert set(rates["products"]) == {"float32", "tf32"}
-    assert min(*rates["products"].values(), rates["memory"]) > 0
-    on_host = npf.get_backend("numpy", kernels="plain", threads=1)
-    assert made.tasks["bytes tiny"]()() == gpu.step_bytes(SMALL, on_host)
+    assert min(rates["products"].values()) > 0
 
 
 def test_decoding(machine, monkeypatch):

@@ -16,8 +16,6 @@ from npformer.check import catalogue
 from npformer.check.cases import op_samples
 from npformer.check.cases.random_cases import random_op_case
 from npformer.functional import OPERATIONS, Operation, relu_backward, relu_forward, softmax_backward
-from npformer.functional.arrays import namespace
-from tests.outputs import parts
 
 FILES = Path(functional.__file__).parent.glob("[a-z]*.py")
 EVERY_ROW = pytest.mark.parametrize("row", OPERATIONS.values(), ids=list(OPERATIONS))
@@ -34,51 +32,10 @@ def is_of(kinds, x):
     return isinstance(x, np.ndarray) and x.dtype.kind in kinds
 
 
-def with_input(inputs, where, x):
-    return [*inputs[:where], x, *inputs[where + 1 :]]
-
-
-@EVERY_ROW
-def test_the_backward_depends_on_what_it_needs_and_on_nothing_else(row):
-    rng, needed = np.random.default_rng(0), set()
-    for inputs in samples(row):
-        y, cache = row.forward(*inputs)
-        dy = tuple(np.asarray(rng.normal(size=part.shape)) for part in parts(y))
-        upstream = dy if isinstance(y, tuple) else dy[0]
-        true = row.backward(upstream, cache)
-        for i, x in enumerate(inputs):
-            if is_of("fi", x):
-                moved = x + rng.normal(size=x.shape) ** 2 if is_of("f", x) else np.roll(x, 1, axis=-1)
-                grads = row.backward(upstream, row.forward(*with_input(inputs, i, moved))[1])
-                if not all(map(np.array_equal, grads, true)):
-                    needed.add(row.inputs[i])
-    assert needed == set(row.needs.split())
-
-
 @EVERY_ROW
 def test_inputs_without_numbers_are_declared_as_ids(row):
     ids = {row.inputs[i] for inputs in samples(row) for i, x in enumerate(inputs) if is_of("biu", x)}
-    assert ids == set(row.ids.split())
-
-
-@EVERY_ROW
-def test_the_plain_forwards_products_take_the_flops_that_the_row_says(row, monkeypatch):
-    """None takes fewer; some take more than is least: what a mask hides, and sums over what came before."""
-    library, took = namespace(np.ones(1)), [0]
-
-    def matmul(a, b, left=library.matmul):
-        product = left(a, b)
-        took[0] += 2 * product.size * a.shape[-1]
-        return product
-
-    monkeypatch.setattr(library, "matmul", matmul)
-    ratios = []
-    for inputs in samples(row):
-        took[0] = 0
-        row.forward(*inputs)
-        ratios.append(took[0] / (row.flops(*inputs) or 1))
-    assert min(ratios) >= 1 or max(ratios) == 0 == row.flops(*inputs)
-    assert min(ratios) in (0, 1) or row.name == "local_attention"
+    assert ids == {row.ids} - {""}
 
 
 def test_every_pair_of_every_file_has_its_row_and_its_samples():
@@ -110,8 +67,7 @@ def test_an_operation_without_fast_kernels_is_named_in_few_files():
     [
         ({"backward": softmax_backward}, "softmax_backward: expected relu_backward, since pairs are found by"),
         ({"forward": relu_backward}, "relu_backward: expected relu_backward_forward"),
-        ({"needs": "x y"}, r"relu: expected names of its inputs \(x\), got y"),
-        ({"ids": "tokens"}, "got tokens"),
+        ({"ids": "tokens"}, r"relu: expected one of its inputs \(x\), got ids=tokens"),
     ],
 )
 def test_a_row_that_cannot_be_is_refused(facts, message):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from npformer.backend.timing import Clock, timed_backend
 from npformer.functional import AttentionMask
 from npformer.layers import INFERENCE, BatchNorm, Context, RandomKey
 from npformer.layers.batch_norm import statistics_in
+from npformer.training.bench import Clock
 
 X = np.random.default_rng(0).normal(2.0, 3.0, size=(4, 5, 3))
 VISIBLE = np.arange(5) < np.array([[5], [3], [2], [4]])
@@ -32,7 +32,7 @@ def test_running_statistics_move_towards_those_of_the_batch(visible, any64):
 
 
 def test_statistics_are_seen_on_the_clock_too(any64):
-    backend = timed_backend(any64, Clock(any64.device))
+    backend = Clock(any64).timed
     np.testing.assert_allclose(seen_by(BatchNorm(3, backend=backend), X).mean, X.mean((0, 1)), rtol=1e-12)
 
 
