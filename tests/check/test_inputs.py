@@ -13,7 +13,7 @@ import pytest
 from npformer.check import gradcheck
 from npformer.check.report import NOTHING, RIGHT, WRONG
 from npformer.errors import ConfigError, DTypeError, ShapeError
-from tests.check.functions import chain, chain_backward, normals, verdict, verdicts
+from tests.check.functions import chain, chain_backward, normals, verdicts
 
 normal = normals()
 X, W, V, B = normal(2, 3), normal(3, 4), normal(4, 2), normal(4)
@@ -66,14 +66,6 @@ def power_backward(dy, cache, factor):
     return of_x_alone(dy, cache), factor * float(np.sum(dy * cache[0] ** 2))
 
 
-def floats(a, b):
-    return np.array([a * b, a]), (a, b)
-
-
-def floats_backward(dy, cache, factor):
-    return dy[0] * cache[1] + dy[1], factor * dy[0] * cache[0]
-
-
 PARAMETERS = {"W": W, "b": [B], "scale": 0.5, "ids": np.arange(3)}
 LIST, DICT = ["x", "weights[0]", "weights[1]"], ["x", "p['W']", "p['b'][0]"]
 IDS = "p['ids'] (int64 array)"
@@ -85,7 +77,6 @@ CHECKS = {
     "a dict, in its depth": (affine, affine_backward, (X, PARAMETERS), DICT, f"p['scale'] (float 0.5), {IDS}"),
     "a float in a dict, with a gradient": (affine, with_scale, (X, PARAMETERS), [*DICT, "p['scale']"], IDS),
     "a float with a gradient": (power, power_backward, (X, 0.5), ["x", "c"], ""),
-    "floats alone": (floats, floats_backward, (0.3, 0.7), ["a", "b"], ""),
 }
 
 
@@ -100,20 +91,6 @@ def test_each_array_and_float_with_a_gradient_is_checked_and_what_is_passed_on_i
         assert "c" not in names or report.rows[1].shape == ()
 
 
-@pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.001, WRONG)])
-@pytest.mark.parametrize("structure", [None, "symmetric"])
-def test_a_layer_s_float_too_and_one_beside_a_symmetric_matrix(factor, verdict, structure):
-    class Power:
-        def forward(self, x, c):
-            return power(x, c)
-
-        def backward(self, dy, cache):
-            return power_backward(dy, cache, factor)
-
-    report = gradcheck(Power(), normal(3, 3), 0.5, structure=structure, explain=False)
-    assert verdicts(report) == {"x": RIGHT, "c": verdict}
-
-
 @pytest.mark.parametrize("backward", [of_x_alone, lambda dy, cache: (of_x_alone(dy, cache), None)])
 def test_a_python_float_without_a_gradient_is_named(backward):
     report = gradcheck((power, backward), X, 0.5)
@@ -121,21 +98,16 @@ def test_a_python_float_without_a_gradient_is_named(backward):
     assert report.notes == ("passed on unchecked: c (float 0.5)",)
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.0, RIGHT), (1e-6, WRONG)])
-def test_none_says_0_and_is_right_only_where_that_is_true(share, expected):
-    pair = (lambda x, z: (np.sin(x) + share * np.sum(z**2), x), lambda dy, x: (dy * np.cos(x), None))
-    assert verdicts(gradcheck(pair, X, V, explain=False)) == {"x": RIGHT, "z": expected}
-
-
-def test_none_is_noted_where_it_is_right_and_where_it_is_wrong():
-    for share, note in (
-        (0.0, "backward returned None for z, whose gradient is 0"),
-        (1e-6, "backward returned None for z, whose gradient is not 0; name it in constant= if it wants none"),
+def test_none_says_0_and_is_right_only_where_that_is_true():
+    for share, verdict, note in (
+        (0.0, RIGHT, "backward returned None for z, whose gradient is 0"),
+        (1e-6, WRONG, "backward returned None for z, whose gradient is not 0; name it in constant= if it wants none"),
     ):
         pair = (lambda x, z, s=share: (np.sin(x) + s * np.sum(z**2), x), lambda dy, x: (dy * np.cos(x), None))
         rows = gradcheck(pair, X, V).rows
-        assert [row.note for row in rows] == ["", note]
-        assert rows[1].diagnosis == ""
+        assert [(row.verdict, row.note, row.diagnosis) for row in rows] == [(RIGHT, "", ""), (verdict, note, "")]
+    for forward, expected in ((np.sin, WRONG), (np.zeros_like, NOTHING)):
+        assert verdicts(gradcheck((lambda x, f=forward: (f(x), x), lambda dy, x: None), X)) == {"x": expected}
 
 
 def weighted(x, p, beta):
@@ -174,12 +146,6 @@ def test_a_constant_may_be_complex_and_keeps_its_layout_and_may_not_be_changed()
     assert problem == "forward or backward changes its input z; work on a copy"
 
 
-def test_a_constant_beside_a_reference():
-    pair = (lambda x, z: (x * z, z), lambda dy, z: (dy * z, None))
-    report = gradcheck(pair, X.astype("float32"), V[0, 0].astype("float32"), reference=lambda x, z: x * z, constant=1)
-    assert verdicts(report) == {"x": RIGHT}
-
-
 @pytest.mark.parametrize(("constant", "shown"), [("q", "q"), ([0, 2], "2"), ("p['u']", r"p\['u'\]")])
 def test_a_constant_that_is_no_input_is_refused(constant, shown):
     pair = (lambda x, p: (x * p["w"], None), lambda dy, _: (dy, None))
@@ -210,22 +176,12 @@ def test_complex_outputs_are_refused_with_the_way():
 
 @pytest.mark.parametrize(
     ("y", "kind"),
-    [
-        (lambda x: {"y": x}, "a dict"),
-        (lambda x: (x, (x, x)), "a tuple in it"),
-        (lambda x: [x, [x]], "a list in it"),
-        (lambda x: (x, None), "a NoneType in it"),
-    ],
+    [(lambda x: {"y": x}, "a dict"), (lambda x: (x, (x, x)), "a tuple in it")],
 )
 def test_outputs_of_another_form_are_refused_with_the_way(y, kind):
     text = f"^forward: expected an array or a flat tuple of arrays as its output, got {kind}; return its arrays in one"
     with pytest.raises(ConfigError, match=text):
         gradcheck((lambda x: (y(x), None), lambda dy, _: dy), X)
-
-
-def test_a_single_none_for_a_single_input():
-    for forward, expected in ((np.sin, WRONG), (np.zeros_like, NOTHING)):
-        assert verdict((lambda x, f=forward: (f(x), x), lambda dy, x: None), X, explain=False) == expected
 
 
 @pytest.mark.parametrize(
@@ -254,15 +210,6 @@ def test_a_gradient_of_another_shape_is_told_what_to_do(gradient, text):
     report = gradcheck(pair, X, B)
     assert not report.ok
     assert report.problems[0].startswith(f"gradient of b: expected (4,), got {text}")
-
-
-def test_a_gradient_in_a_list_must_be_float64_too():
-    def backward(dy, cache):
-        dx, (dw, dv) = chain_backward(dy, cache)
-        return dx, [dw, dv.astype(np.float32)]
-
-    with pytest.raises(DTypeError, match=r"^gradient of weights\[1\]: expected float64, as the input was given"):
-        gradcheck((chain, backward), X, [W, V])
 
 
 def test_names():

@@ -1,6 +1,5 @@
 """Gradients of PyTorch code: right ones pass, wrong ones do not, and nothing of what is checked is changed."""
 
-import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,21 +56,11 @@ def make_power(exponent):
     return function_of("Power", forward=forward, setup_context=setup_context, backward=backward)
 
 
-def test_a_loss_without_axes_is_checked():
-    expect_right(checked(lambda x: x.tanh().sum(), X), "x")
-
-
 @pytest.mark.parametrize(("factor", "ok"), [(1.0, True), (1.001, False)])
 def test_a_right_and_a_wrong_backward_are_told_apart_by_the_names_of_the_inputs(factor, ok):
     report = checked(make_scaled_sine(factor), X, X + 1)
     assert report.name == "ScaledSine"
     assert {row.tensor: row.ok for row in report.rows} == {"x": True, "w": ok}
-
-
-def test_nothing_of_a_backward_is_in_the_witness():
-    """What the witness says does not depend on the backward: as wrong as can be, numeric is what it was."""
-    numeric = [checked(make_scaled_sine(factor), X, X + 1, explain=False).rows[1] for factor in (2, 3)]
-    assert [row.ratio for row in numeric] == pytest.approx([2, 3])
 
 
 def test_values_are_computed_without_gradients():
@@ -109,25 +98,18 @@ def test_a_backward_that_returns_none_claims_0():
     report = checked(product_without_second(), X, X + 1)
     assert [row.ok for row in report.rows] == [True, False]
     assert report.rows[1].analytic == 0
-    assert report.rows[1].note == (
-        "backward returned None for w, whose gradient is not 0; name it in constant= if it wants none"
-    )
-    assert (report.rows[1].cause, report.rows[1].diagnosis) == ("", "")
-    report = checked(product_without_second(share=0), X, X + 1)
-    assert report.ok
-    assert report.rows[1].note == "backward returned None for w, whose gradient is 0"
+    assert checked(product_without_second(share=0), X, X + 1).ok
 
 
 def test_none_for_what_wants_no_gradient():
     target = product_without_second()
-    for constant in ("w", 1, ["w"], [1]):
-        report = checked(target, X, X + 1, constant=constant)
+    x = torch.tensor(X, requires_grad=True)
+    for report in (
+        checked(target, X, X + 1, constant=[1]),
+        checked(target, x, torch.tensor(X + 1)),  # as torch.autograd.gradcheck takes it
+    ):
         expect_right(report, "x")
         assert report.notes == ("passed on unchecked: w (constant)",)
-    x = torch.tensor(X, requires_grad=True)
-    report = checked(target, x, torch.tensor(X + 1))  # as torch.autograd.gradcheck takes it
-    expect_right(report, "x")
-    assert report.notes == ("passed on unchecked: w (constant)",)
     assert not checked(target, torch.tensor(X), torch.tensor(X + 1), explain=False).ok  # neither is said to be constant
     assert x.grad is None
 
@@ -166,11 +148,9 @@ def test_inputs_written_to_and_with_gaps():
 
 def test_numbers_that_need_a_check_without_the_complex_step():
     """Softmax, ReLU and max refuse complex numbers, and |x| loses an imaginary part: they are checked all the same."""
-    for function in (lambda x: torch.relu(x) ** 2, lambda x: x.softmax(-1)):
-        assert checked(function, X).ok
-        pair = from_torch(function)
-        with pytest.raises(TypeError, match="complex"):
-            pair.forward(X + 1j)
+    assert checked(lambda x: torch.relu(x) ** 2, X).ok
+    with pytest.raises(TypeError, match="complex"):
+        from_torch(lambda x: x.softmax(-1)).forward(X + 1j)
     with pytest.raises(TypeError, match="imaginary parts are lost"):
         from_torch(lambda x: x.abs()).forward(X + 1j)
 
@@ -197,20 +177,12 @@ def test_inputs_keep_their_precision_outside_of_a_check():
         assert pair.backward(y, cache)[0].dtype == dtype
 
 
-def drawing_anew(draw):
-    return function_of("Anew", forward=lambda ctx, x: draw(x), backward=lambda ctx, dy: draw(dy))
-
-
-@pytest.mark.parametrize(
-    "draw",
-    [lambda x: torch.nn.functional.dropout(x, 0.5, training=True), lambda x: x * torch.rand(x.shape)],
-    ids=["dropout", "rand"],
-)
-def test_a_backward_that_draws_its_own_numbers_is_wrong(draw):
-    report = checked(drawing_anew(draw), X + 3, explain=False)
+def test_a_backward_that_draws_its_own_numbers_is_wrong():
+    draw = lambda x: torch.nn.functional.dropout(x, 0.5, training=True)  # noqa: E731
+    anew = function_of("Anew", forward=lambda ctx, x: draw(x), backward=lambda ctx, dy: draw(dy))
+    report = checked(anew, X + 3, explain=False)
     assert [row.verdict for row in report.rows] == ["WRONG"]
     (problem,) = report.problems
-    assert problem.startswith("a second backward with the same cache gives another gradient of x (")
     assert problem.endswith(": backward changes its cache or draws random numbers anew")
 
 
@@ -250,7 +222,6 @@ WITH_GAPS = np.asarray(RNG.normal(size=(3, 8)))[..., ::2]
 @pytest.mark.parametrize(
     ("end", "problem"),
     [
-        (lambda ctx, dy: ctx.saved_tensors[0].detach().mul_(2), CHANGES_INPUT),
         (lambda ctx, dy: ctx.saved_tensors[0].data.add_(1), CHANGES_INPUT),
         (lambda ctx, dy: ctx.kept.zero_(), AGAIN + "gives another gradient of x (1.0e+00 of its size away): "
          "backward changes its cache or draws random numbers anew"),
@@ -258,7 +229,7 @@ WITH_GAPS = np.asarray(RNG.normal(size=(3, 8)))[..., ::2]
          "on a copy"),
         (lambda ctx, dy: delattr(ctx, "kept"), ""),  # a graph need not serve twice
     ],
-    ids=["input", "input's data", "kept", "dy", "freed"],
+    ids=["input", "kept", "dy", "freed"],
 )  # fmt: skip
 def test_what_a_backward_writes_to(end, problem, x):
     report = checked(squaring(end), x)
@@ -301,7 +272,6 @@ def test_tensors_of_any_precision_come_in():
     expect_right(checked(lambda x, w: x @ w, torch.tensor(X).bfloat16(), torch.tensor(W).half()), "x", "w")
     module = torch.nn.Linear(4, 2).bfloat16()
     expect_right(checked(module, torch.tensor(X).bfloat16()), "input", "weight", "bias")
-    assert module.weight.dtype == torch.bfloat16
 
 
 def test_bfloat16_tensors_stay_so_beside_a_reference():
@@ -337,13 +307,12 @@ def test_the_device_is_that_of_the_first_tensor():
         seen.append(str(x.device))
         raise ZeroDivisionError
 
-    for target in (look, type("Looking", (torch.nn.Module,), {"forward": lambda self, x: look(x)})()):
-        with pytest.raises(ZeroDivisionError):
-            from_torch(target).for_tensors([3, torch.empty(2, device="meta")], False).forward(X)
-    assert seen == ["meta", "meta"]
+    module = type("Looking", (torch.nn.Module,), {"forward": lambda self, x: look(x)})()
+    with pytest.raises(ZeroDivisionError):
+        from_torch(module).for_tensors([3, torch.empty(2, device="meta")], False).forward(X)
     with pytest.raises(ZeroDivisionError):
         gradcheck(from_torch(lambda x, weights: look(x)), X, weights=[torch.empty(2, device="meta")])
-    assert seen == ["meta"] * 3, "that of an option, too, also in a list"
+    assert seen == ["meta"] * 2, "that of an option, too, also in a list"
     assert checked(lambda x: x.sin(), torch.tensor(X).as_subclass(OnGPU)).ok
 
 
@@ -453,18 +422,9 @@ def test_a_wrong_function_inside_a_module_is_found():
     assert {row.tensor: row.ok for row in report.rows} == {"x": True, "gain": False}
 
 
-def test_statistics_follow_the_precision_of_the_rest():
-    pair = from_torch(a_module().eval())
-    for _, parameter in pair.named_parameters():
-        parameter.data = parameter.data.astype(np.float32)
-    assert pair.forward(X.astype(np.float32))[0].dtype == np.float32
-
-
 def test_complex_numbers_reach_a_module_where_it_takes_them():
     module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
     pair = from_torch(module)
-    y, _ = pair.forward(X + 1e-30j)
-    assert y.dtype == np.complex128
     report = gradcheck(pair, X)
     report.raise_if_failed()
     assert all(row.scaled_error <= 1e-10 for row in report.rows)
@@ -475,9 +435,8 @@ def test_dropout_drops_the_same_each_time_and_takes_no_complex_step():
     first, second = ((torch.manual_seed(seed), pair.forward(X + 3)[0])[1] for seed in (1, 2))
     np.testing.assert_array_equal(first, second)
     assert (first == 0).any()
-    for drawing in (pair, from_torch(lambda x: x * torch.rand(x.shape))):
-        with pytest.raises(TypeError, match=r"no random numbers|not implemented for 'ComplexDouble'"):
-            drawing.forward(X + 1e-30j)
+    with pytest.raises(TypeError, match=r"no random numbers|not implemented for 'ComplexDouble'"):
+        pair.forward(X + 1e-30j)
     dy, cache = np.ones_like(X), pair.forward(X + 3)[1]
     np.testing.assert_array_equal(pair.backward(dy, cache)[0] == 0, first == 0)
 
@@ -526,16 +485,7 @@ def test_what_is_refused():
         checked(lambda x: x @ x, X)
 
 
-def test_copies_are_independent_of_the_module_they_are_of():
-    module = a_module().eval()
-    pair, x = from_torch(module), copy.deepcopy(X)
-    before, _ = pair.forward(x)
-    with torch.no_grad():
-        module[0].weight.zero_()
-    np.testing.assert_array_equal(pair.forward(x)[0], before)
-
-
-def softmax_and_log_sum(marked, factor=1.0):
+def softmax_and_log_sum(marked):
     """A Function that returns a softmax and its log-sum-exp, whose gradient its backward ignores."""
 
     def forward(ctx, x):
@@ -548,25 +498,21 @@ def softmax_and_log_sum(marked, factor=1.0):
 
     def backward(ctx, dp, _):
         (p,) = ctx.saved_tensors
-        return factor * p * (dp - (dp * p).sum(-1, keepdim=True))
+        return p * (dp - (dp * p).sum(-1, keepdim=True))
 
     return function_of("Softmax", forward=forward, backward=backward)
 
 
 def test_outputs_that_torch_says_want_no_gradient_are_left_out():
     assert checked(softmax_and_log_sum(True), X).ok
-    assert not checked(softmax_and_log_sum(True, 1.01), X, explain=False).ok
     undeclared = checked(softmax_and_log_sum(False), X)
     assert [row.cause for row in undeclared.rows] == ["ignored output"]
-    assert checked(softmax_and_log_sum(False), X, constant="output 1").ok
-    detached = lambda x: (x * x, (x * x).mean().detach())  # noqa: E731
-    assert checked(detached, X).ok
+    assert checked(lambda x: (x * x, (x * x).mean().detach()), X).ok
     assert not checked(lambda x: (x * x).detach(), X, explain=False).ok, "a graph that is cut is no output for the log"
 
 
 def test_functions_and_modules_are_taken_as_they_are():
     assert gradcheck(make_scaled_sine(1.0), X, X + 1).ok
-    assert not gradcheck(make_scaled_sine(1.01), X, X + 1, explain=False).ok
     assert gradcheck(torch.nn.Linear(4, 2), X).ok
     assert gradcheck(torch.sin, torch.tensor(X)).ok
 
@@ -575,7 +521,4 @@ def test_lists_of_tensors_single_numbers_and_gradients_of_nothing():
     assert {row.tensor for row in checked(lambda xs, w: torch.stack(xs).sin() * w, [X, X + 1], X - 1).rows} == {
         "xs[0]", "xs[1]", "w",
     }  # fmt: skip
-    single = checked(torch.sin, np.array(0.3))
-    assert single.ok
-    assert not single.notes, "the complex step is a witness"
-    assert gradcheck(from_torch(lambda x: torch.sgn(x) + x), X).ok
+    assert not checked(torch.sin, np.array(0.3)).notes, "the complex step is a witness"
