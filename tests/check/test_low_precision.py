@@ -107,7 +107,7 @@ def test_a_right_kernel_is_right_by_a_pair_and_by_a_forward_and_never_wrong(make
                 assert re.match(rf"in {name}, an error of \d\.\de-\d\d of the gradient would have shown", row.note)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_right_bfloat16_kernel_is_not_wrong_by_differences_of_its_own(seed):
     """Its numbers come as float32, but steps and noise must be those of bfloat16."""
     inputs = [x.astype(np.float32) for x in inputs_of(seed)]
@@ -121,11 +121,6 @@ def test_a_missing_term_is_wrong(has_reference, name):
     report = checked(layer_norm, name, layer_norm() if has_reference else None, has_x_hat_term=False)
     assert report.rows[0].verdict == WRONG
     assert WRONG not in {row.verdict for row in report.rows[1:]}
-
-
-@ALL
-def test_a_softmax_without_its_sum_is_wrong(name):
-    assert verdicts(checked(softmax, name, softmax(), has_sum=False)) == {"x": WRONG}
 
 
 @pytest.mark.parametrize(
@@ -151,26 +146,18 @@ def test_what_would_not_have_shown_is_told():
     assert "so would the loss of `g`, `- row_mean(g)`" in row.note
 
 
-@pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.0001, WRONG), (1.01, WRONG)])
-def test_float32_with_a_reference_tells_a_factor_of_1_0001(factor, verdict):
-    report = checked(layer_norm, "float32", layer_norm(), factor=factor)
-    assert [row.verdict for row in report.rows] == [verdict, RIGHT, RIGHT]
+def test_float32_with_a_reference_tells_a_factor_of_1_0001():
+    report = checked(layer_norm, "float32", layer_norm(), factor=1.0001)
+    assert [row.verdict for row in report.rows] == [WRONG, RIGHT, RIGHT]
 
 
-@pytest.mark.parametrize(("has_x_hat_term", "verdict"), [(True, RIGHT), (False, WRONG)])
-def test_float32_without_a_reference_is_judged_by_its_own_forward(has_x_hat_term, verdict):
-    report = checked(layer_norm, "float32", has_x_hat_term=has_x_hat_term)
-    assert [row.verdict for row in report.rows] == [verdict, RIGHT, RIGHT]
-    (note,) = report.notes
-    assert note.startswith("no reference: differences of the float32 forward itself decide; reference=(a float64 pair")
-
-
-def test_what_cannot_be_told_without_a_reference_says_that_one_would_help():
+def test_without_a_reference_its_own_forward_decides_or_says_that_one_would_help():
+    report = checked(layer_norm, "float32")
+    assert [row.verdict for row in report.rows] == [RIGHT, RIGHT, RIGHT]
+    assert report.notes[0].startswith("no reference: differences of the float32 forward itself decide")
     report = checked(layer_norm, "bfloat16")
-    assert UNCLEAR in verdicts(report).values()
-    for row in report.rows:
-        if row.verdict == UNCLEAR:
-            assert row.note.endswith("; give reference=, a float64 pair or forward")
+    (note,) = {row.note.rpartition("; ")[2] for row in report.rows if row.verdict == UNCLEAR}
+    assert note == "give reference=, a float64 pair or forward"
     assert not report.ok
 
 
@@ -207,11 +194,10 @@ def test_a_forward_that_computes_something_else_is_told():
     [
         (X.astype(np.float32), lambda x: x.sum(axis=-1), None,
          "reference: expected outputs of the kernel's shapes, [(4, 8)], got [(4,)]"),
-        (X, None, "float8", f"precision: {ONE_OF}, got float8"),
         (np.arange(3), None, "float8", f"precision: {ONE_OF}, got float8"),
         (np.arange(3), softmax(), None, f"precision: {ONE_OF}, or inputs that have it, got no float array"),
     ],
-    ids=["shapes", "float8", "integers", "nothing"],
+    ids=["shapes", "float8", "nothing"],
 )  # fmt: skip
 def test_what_cannot_be_compared_is_refused(x, reference, precision, text):
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
@@ -240,17 +226,18 @@ def row_max(rank=-1, scale=1.0):
     return forward, backward
 
 
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize(("rank", "scale"), [(-1, 0.0), (-2, 1.0)], ids=["zeros", "second largest"])
-@pytest.mark.parametrize("is_pair", [True, False], ids=["pair", "forward"])
-def test_few_wrong_entries_among_many_zeros_are_wrong(name, rank, scale, is_pair):
+@ALL
+def test_few_wrong_entries_among_many_zeros_are_wrong(name):
     """The truth is 0 nearly everywhere: an entry's own limit decides, no median of all."""
     dtype, _, precision = KERNELS[name]
     x = np.random.default_rng(3).uniform(0, 1, size=(2, 40))
     x[[0, 1], [7, 30]] = 1.5, 1.25
     x[[0, 1], [9, 2]] = 1.125, 1.0625
-    reference = row_max() if is_pair else lambda x: row_max()[0](x)[0]
-    for kernel, verdict in ((row_max(), RIGHT), (row_max(rank, scale), WRONG)):
+    for reference, kernel, verdict in (
+        (row_max(), row_max(), RIGHT),
+        (row_max(), row_max(-2), WRONG),
+        (lambda x: row_max()[0](x)[0], row_max(scale=0.0), WRONG),
+    ):
         report = gradcheck(kernel, x.astype(dtype), reference=reference, precision=precision)
         assert verdicts(report) == {"x": verdict}, report
 
@@ -262,13 +249,11 @@ def relu(x):
 RELU = (lambda x: (relu(x), x), lambda dy, x: dy * (x > 0))
 
 
-@pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("reference", [RELU, relu], ids=["pair", "forward"])
-def test_a_kink_is_told_as_in_float64(name, reference):
-    dtype, _, precision = KERNELS[name]
-    x = X.astype(dtype)
+def test_a_kink_is_told_as_in_float64(reference):
+    x = X.astype(np.float16)
     x[1, 2] = 0
-    report = gradcheck(RELU, x, reference=reference, precision=precision)
+    report = gradcheck(RELU, x, reference=reference)
     assert verdicts(report) == {"x": KINK}
     assert report.rows[0].note.startswith("by the reference in float64: ")
 
@@ -287,19 +272,15 @@ def test_a_gelu_with_the_usual_backward_is_right_where_it_saturates(reference):
     assert gradcheck(GELU, x, reference=reference).ok
 
 
-@pytest.mark.parametrize("scale", [3, 6])
 @pytest.mark.parametrize("by", ["pair", "torch"])
-def test_pytorch_s_own_gelu_is_not_wrong(scale, by):
+def test_pytorch_s_own_gelu_is_not_wrong(by):
     functional = pytest.importorskip("torch").nn.functional
     target = from_torch(lambda x: functional.gelu(x, approximate="tanh"))
-    reference = GELU if by == "pair" else target
-    for seed in range(6):
-        x = (scale * np.random.default_rng(seed).normal(size=(4, 8))).astype(np.float32)
-        report = gradcheck(target, x, reference=reference, seed=seed)
+    for seed in range(3):
+        x = (6 * np.random.default_rng(seed).normal(size=(4, 8))).astype(np.float32)
+        report = gradcheck(target, x, reference=GELU if by == "pair" else target, seed=seed)
         assert set(verdicts(report).values()) <= {RIGHT, UNCLEAR}, report
         assert report.problems == ()
-        if by == "torch":
-            assert report.notes[-1].startswith("the reference computes outside of NumPy")
 
 
 @pytest.mark.parametrize("kept", [lambda x: x, lambda x: np.array(x)], ids=["input", "copy"])
@@ -396,10 +377,9 @@ def test_what_float16_loses_next_to_zero_is_told():
 def test_a_gradient_that_cancels_to_nothing_has_the_rounding_of_the_others(numpy32, numpy64):
     """The bias of keys shifts all scores of a row alike, so its gradient is 0 but for rounding."""
     x = normal(3, 5, 6).astype(np.float32)
-    for seed in range(3):
-        layers = [MultiHeadAttention(6, 2, backend=backend, seed=1) for backend in (numpy32, numpy64)]
-        report = gradcheck(layers[0], x, x, reference=layers[1], precision="float32", seed=seed)
-        assert report.ok, report
+    layers = [MultiHeadAttention(6, 2, backend=backend, seed=1) for backend in (numpy32, numpy64)]
+    report = gradcheck(layers[0], x, x, reference=layers[1], precision="float32")
+    assert report.ok, report
 
 
 def log_sum_exp(total):
@@ -444,11 +424,10 @@ def test_a_constant_of_the_forward_that_is_rounded_is_no_mistake():
     assert row.note.endswith("too little to be called a mistake")
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_what_a_reference_errs_in_float32_counts_as_roundings_of_the_kernel_s_precision(seed):
-    x = (np.array([1.0, -0.5]) + 0.02 * normal(2, seed=seed)).astype(np.float32)
+def test_what_a_reference_errs_in_float32_counts_as_roundings_of_the_kernel_s_precision():
+    x = (np.array([1.0, -0.5]) + 0.02 * normal(2)).astype(np.float32)
     reference = steep(66.6, seen=lambda x: np.array(np.asarray(x)))
-    row = gradcheck(steep(66.6, bfloat16), x, reference=reference, precision="bfloat16", seed=seed).rows[0]
+    row = gradcheck(steep(66.6, bfloat16), x, reference=reference, precision="bfloat16").rows[0]
     assert row.verdict == UNCLEAR
     assert "imprecise" not in row.note
 
