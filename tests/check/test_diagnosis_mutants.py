@@ -25,10 +25,6 @@ def linear_backward(dy, cache, *, mean=False):
     return dy @ weight.T, np.tensordot(x, dy, 2 * [[0, 1]]), dbias
 
 
-def relu_backward(dy, cache, *, gate=True, flip=False):
-    return dy * (cache.is_open != flip) if gate else dy.copy()
-
-
 def softmax_forward(x):
     powers = np.exp(x)
     return powers / powers.sum(**MEAN), powers / powers.sum(**MEAN)
@@ -55,8 +51,7 @@ def layer_norm_backward(dy, cache, *, without=""):
     if without != "projection":
         dx -= z * np.mean(g * z, **MEAN)
     sums = {"axis": (0, 1)}
-    dgamma = np.sum(dy if without == "z" else dy * z, **sums)
-    return dx if without == "r" else r * dx, dgamma, dy.sum(**sums)
+    return r * dx, np.sum(dy if without == "z" else dy * z, **sums), dy.sum(**sums)
 
 
 def embedding_backward(dy, cache, *, scaled=True, accumulate=True):
@@ -79,37 +74,16 @@ def attention_backward(dout, cache, *, without=""):
     dp = dout @ v.swapaxes(-1, -2)
     ds = p * (dp - (0 if without == "softmax" else np.sum(dp * p, **MEAN)))
     s = 1 / math.sqrt(q.shape[-1])
-    scale_q, scale_k = (1 if without == f"scale {name}" else s for name in "qk")
-    return scale_q * (ds @ k), scale_k * (ds.swapaxes(-1, -2) @ q), p.swapaxes(-1, -2) @ dout
+    return (1 if without == "scale q" else s) * (ds @ k), s * (ds.swapaxes(-1, -2) @ q), p.swapaxes(-1, -2) @ dout
 
 
-def cross_entropy_backward(dloss, cache, *, target=True, mean=True, mask=True):
-    p, q, counted, num_counted = cache
-    return dloss * (p - q * target) * (counted if mask else 1) / (num_counted if mean else 1)
-
-
-def residual_backward(dy, cache):
-    return dy, dy.copy()
-
-
-def learned_positions_backward(dy, cache, *, mean=False):
-    offset, rows = cache
-    dtable = np.zeros((rows, dy.shape[-1]))
-    dtable[offset : offset + dy.shape[1]] = dy.mean(axis=0) if mean else dy.sum(axis=0)
-    return dy, dtable
-
-
-X, TARGETS = normal(2, 3, 5), np.array([[1, 4, 0], [2, 0, 3]])
+X = normal(2, 3, 5)
 INPUTS = {
     "linear": (X, normal(5, 4), normal(4)),
-    "relu": (X,),
     "softmax": (X,),
     "layer_norm": (X, normal(5), normal(5), 1e-5),
-    "embedding": (TARGETS, normal(6, 4), 2.5),
+    "embedding": (np.array([[1, 4, 0], [2, 0, 3]]), normal(6, 4), 2.5),
     "attention": tuple(normal(3, 2, 2, 3, 6)),
-    "cross_entropy": (X, TARGETS, 0),
-    "residual": (X, normal(*X.shape), None),
-    "learned_positions": (X, normal(8, 5), 2),
 }
 
 
@@ -138,9 +112,8 @@ def shortened(text):
     return re.sub(pattern, r"\2 became \3 (\1)", text)
 
 
-@pytest.mark.parametrize("op", INPUTS)
-def test_the_users_own_operations_are_right(op):
-    assert check(op) == {}
+def test_the_users_own_operations_are_right():
+    assert [check(op) for op in INPUTS] == [{}] * len(INPUTS)
 
 
 @pytest.mark.parametrize(
@@ -154,33 +127,17 @@ def test_the_users_own_operations_are_right(op):
             "sum to mean: `xp.sum(dy_rows, axis=0)` became `xp.mean(dy_rows, axis=0)`",
         ),
         ("linear", {"times": (1, -1, 1)}, "weight", "change a sign … -dweight"),
-        ("relu", {"gate": False}, "x", "drop the choice … became `dy`"),
-        ("relu", {"flip": True}, "x", "flip a choice"),
         ("softmax", {"jacobian": False}, "x", "drop a term"),
         ("softmax", {"sign": 1}, "x", "change a sign"),
         ("softmax", {"inner": False}, "x", "drop a factor"),
         ("layer_norm", {"without": "mean"}, "x", "drop a term: `g - along_one` became `g`"),
         ("layer_norm", {"without": "projection"}, "x", "drop a term … became `g - along_one`"),
-        ("layer_norm", {"without": "r"}, "x", "drop a factor … became `g - along_one - x_hat * along_x_hat`"),
         ("layer_norm", {"without": "gamma"}, "x", "drop a factor: `dy * gamma` became `dy`"),
-        ("layer_norm", {"without": "z"}, "gamma", "drop a factor: `dy * x_hat` became `dy`"),
         ("layer_norm", {"times": (1, 1, -1)}, "beta", "change a sign: `xp.sum(dy, axis=tokens)`"),
         ("embedding", {"scaled": False}, "table", "drop a factor: `scale * "),
         ("embedding", {"accumulate": False}, "table", "assigned"),
         ("attention", {"without": "scale q"}, "q", "drop a factor: `xp.matmul(dscores, k) * scale`"),
-        (
-            "attention",
-            {"without": "scale k"},
-            "k",
-            "drop a factor: `xp.matmul(xp.matrix_transpose(dscores), q) * scale`",
-        ),
         ("attention", {"without": "softmax"}, "q k", "drop a term … softmax_backward"),
-        ("cross_entropy", {"target": False}, "logits", "drop a term: `p - q` became `p`"),
-        ("cross_entropy", {"mean": False}, "logits", "drop a factor: `dloss / num_counted` became `dloss`"),
-        ("cross_entropy", {"mask": False}, "logits", "drop a factor: `counted * (dloss / num_counted)`"),
-        ("residual", {"times": (1, 0)}, "f", "return zero"),
-        ("residual", {"times": (2, 1)}, "x", "scale by 2"),
-        ("learned_positions", {"mean": True}, "table", "sum to mean"),
     ],
     ids=str,
 )
@@ -251,12 +208,3 @@ def test_a_derived_layer_inside_another(numpy64):
         part.__class__ = NoSkip
     wrong = [row for row in gradcheck(stack, X[:, :, :4]).rows if not row.ok]
     assert all(row.diagnosis.startswith(LACKING) for row in wrong)
-
-
-def test_a_method_put_into_a_layer_stays_there(numpy64):
-    """While explanations are tried, methods are exchanged for a moment; afterwards all is as it was."""
-    layer = NoSkip(4, 2, 6, backend=numpy64)
-    method = layer.backward
-    layer.backward = method
-    assert not gradcheck(layer, X[..., :4], elementwise=False).ok
-    assert vars(layer)["backward"] is method

@@ -35,24 +35,8 @@ def products(x, d, *names):
     return sum(np.sum(x[name] * d[name]) for name in names)
 
 
-def rows(x):
-    return x.reshape(-1, x.shape[-1])
-
-
 def transposed(x):
     return np.swapaxes(x, -1, -2)
-
-
-@identity("softmax", "softmax", 0)
-def a_row_of_softmax_may_be_shifted(x, d):
-    """x + c·1 has the same weights, so Σ dx = 0 in each row."""
-    return d["x"].sum(axis=-1), 0
-
-
-@identity("cross_entropy", "cross_entropy", 0)
-def the_logits_of_a_token_may_be_shifted(x, d):
-    """p and q both sum to 1, smoothed or not: Σ_V (p − q) = 0."""
-    return d["logits"].sum(axis=-1), 0
 
 
 @identity("layer_norm", "layer_norm", 0)
@@ -66,25 +50,6 @@ def a_token_is_scaled_before_its_norm(x, d):
     centred = x["x"] - x["x"].mean(axis=-1, keepdims=True)
     share = x["eps"] / ((centred**2).mean(axis=-1) + x["eps"])
     return (centred * d["x"]).sum(axis=-1), share * ((x["output"] - x["beta"]) * d["output"]).sum(axis=-1)
-
-
-@identity("relu|dropout", "relu", 0)
-def a_gate_passes_on_or_stops(x, d):
-    """y = a·x with a locally constant: x·dx = y·dy, number by number."""
-    return x["x"] * d["x"], x["output"] * d["output"]
-
-
-@identity("linear", "linear", 2)
-def a_column_is_scaled_with_its_bias(x, d):
-    """Euler: Σ_i W_ij dW_ij + b_j db_j = Σ_n y_nj dy_nj."""
-    columns = (x["weight"] * d["weight"]).sum(axis=0) + x["bias"] * d["bias"]
-    return columns, rows(x["output"] * d["output"]).sum(axis=0)
-
-
-@identity("linear", "linear", 0)
-def inputs_and_weights_exchange_a_matrix(x, d):
-    """x → x M, W → M⁻¹ W: xᵀ dx = dW Wᵀ."""
-    return rows(x["x"]).T @ rows(d["x"]), d["weight"] @ x["weight"].T
 
 
 @identity("(biased_|local_|)attention", "attention", 1)

@@ -82,8 +82,7 @@ def test_a_size_is_found():
 
 def test_all_means_sizes_too():
     found = verdicts(walked(square_backward))
-    for n in (1, 31, 32, 33, 63, 64, 65, 127, 128, 129):
-        assert found[f"sizes, x.shape[1] = {n}"] == "right"
+    assert {found[f"sizes, x.shape[1] = {n}"] for n in (1, 31, 32, 33, 63, 64, 65, 127, 128, 129)} == {"right"}
 
 
 def test_queries_and_keys_differ_in_number():
@@ -184,20 +183,6 @@ def test_no_walk_where_the_gradient_is_wrong_already():
     assert "regimes: not tried, for a gradient is not right as it is" in report.notes
 
 
-def test_the_default_makes_as_many_forwards_as_ever(monkeypatch):
-    calls = []
-
-    def counted(x):
-        calls.append(x.shape)
-        return square(x)
-
-    monkeypatch.delattr("npformer.check.walk.in_regimes")
-    npf.gradcheck((counted, square_backward), X)
-    once = len(calls)
-    npf.gradcheck((counted, square_backward), X, sizes=lambda n: [np.random.default_rng(n).normal(size=(2, n))])
-    assert once < len(calls)
-
-
 def test_a_kernel_of_few_digits():
     def low(dy, x):
         return np.where(x > 50, 0, 2 * dy * x).astype("f4")
@@ -220,7 +205,6 @@ def test_the_table_and_the_json():
     )
     lines = str(report).splitlines()
     assert "saturated below  2 WRONG: x, x" in lines
-    assert "ties             1 right" in lines
     assert "repeated ids     1 not tried: there is no such input" in lines
     document = report.to_dict()
     assert not document["ok"]
@@ -232,22 +216,24 @@ FAILING = {
     "raises": lambda dy, x: 1 // 0,
     "another shape": lambda dy, x: (2 * dy * x)[:-1],
     "NaN": lambda dy, x: np.nan * x,
-    "a reshape": lambda dy, x: (2 * dy * x).reshape(-1, 5, 3)[0],
 }
 
 
 @pytest.mark.parametrize("name", FAILING)
-@pytest.mark.parametrize("where", ["at the point", "at a size", "in a regime", "in a sample"])
-def test_a_backward_that_fails_where_its_forward_answers_is_a_problem(name, where):
-    def backward(dy, x):
-        here = {"at the point": True, "at a size": len(x) == 7, "in a regime": not x.all(), "in a sample": x[0, 0] == 9}
-        return FAILING[name](dy, x) if here[where] else 2 * dy * x
-
-    how = {"at a size": {"sizes": (7, 8), "regimes": None}, "in a regime": {"regimes": "zeros", "sizes": ()},
-           "in a sample": {"sample": lambda rng: (9 + rng.random((4, 3)) * [0, 1, 1],)}}  # fmt: skip
-    report = walked(backward, **{"regimes": None} | how.get(where, {}))
-    assert not report.ok
-    assert report.problems or any(tried.verdict in (PROBLEM, WRONG) for tried in report.regimes)
+def test_a_backward_that_fails_where_its_forward_answers_is_a_problem(name):
+    """At the point, at a size, in a regime, and at a sample."""
+    for fails, how in (
+        (lambda x: True, {}),
+        (lambda x: len(x) == 7, {"sizes": (7, 8)}),
+        (lambda x: not x.all(), {"regimes": "zeros", "sizes": ()}),
+        (lambda x: x[0, 0] == 9, {"sample": lambda rng: (9 + rng.random((4, 3)) * [0, 1, 1],)}),
+    ):
+        report = walked(
+            lambda dy, x, fails=fails: (FAILING[name] if fails(x) else square_backward)(dy, x),
+            **{"regimes": None} | how,
+        )
+        assert not report.ok
+        assert report.problems or any(tried.verdict in (PROBLEM, WRONG) for tried in report.regimes)
 
 
 def test_indices_that_are_a_permutation_stay_one():
