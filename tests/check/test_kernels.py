@@ -44,15 +44,7 @@ BACKWARDS = {
     "a constant": ("return 2 * dy * x * w, np.ones_like(w)", "the gradient of w is a constant"),
     "no dy": ("return 2 * x * w, of_w(dy, x)", "ignores dy: the gradient of x is the same for another dy"),
     "random": ("return 2 * dy * x * w * np.random.rand(), of_w(dy, x)", "is another at each call: the gradient of x"),
-    "counted": (
-        "state['n'] = state.get('n', 0) + 1\n    return 2 * dy * x * w * state['n'], of_w(dy, x)",
-        "is another at each call: the gradient of x",
-    ),
     "one term": ("return dy * x * w, of_w(dy, x)", "the gradient of x is wrong: in float32, 0.5"),
-    "an earlier result": (
-        "state.setdefault('dx', 2 * dy * x * w)\n    return state['dx'], of_w(dy, x)",
-        "depends on earlier calls: the gradient of x differs",
-    ),
     "by address": (
         "old = state.setdefault(x.ctypes.data, x.copy())\n    return 2 * dy * old * w, of_w(dy, x)",
         "depends on earlier calls: the gradient of x differs",
@@ -102,10 +94,8 @@ BACKWARDS = {
 }
 REFUSED = {
     "an exception": ("raise ValueError('no such size')", "ValueError: no such size (line 13)"),
-    "one gradient": ("return 2 * dy * x * w", "backward: expected 2 gradients, of x, w, in this order, got 1"),
     "another shape": ("return (2 * dy * x * w).T, of_w(dy, x)", "gradient of x: expected (3, 8), got (8, 3)"),
     "no numbers": ("return 'dx', 'dw'", "TypeError: expected arrays of numbers, got a tuple of 2"),
-    "it leaves": ("os._exit(7)", "its process ended in its backward (exit code 7)"),
     "it crashes": ("return ctypes.string_at(0)", "its process ended in its backward (SIGSEGV)"),
     "much memory": ("return np.ones((1 << 17, 1 << 17))", "MemoryError: Unable to allocate 128. GiB"),
 }
@@ -113,7 +103,6 @@ RIGHT_TOO = {
     "it prints": "os.write(1, b'dx\\n' * 99)\n    print(dy, input)\n    return 2 * dy * x * w, of_w(dy, x)",
     "the forward again": "y, _ = forward(x, w)\n    return 2 * dy * y / x, (dy * f(x, w) / w).sum(0)",
     "memory that is written": "dx = np.empty_like(x)\n    dx[:] = 2 * dy * x * w\n    return [dx, of_w(dy, x)]",
-    "float64": "return 2.0 * dy.astype('f8') * x * w, of_w(dy.astype('f8'), x)",
     "complex numbers": "z = (x + 1j * w) * dy\n    return 2 * (z.real * w), (z.real * x).sum(0)",
 }
 
@@ -136,12 +125,6 @@ def with_backward(body):
     return RIGHT[: RIGHT.rindex("    return")] + f"    {body}\n"
 
 
-def test_a_right_kernel(judge):
-    found = judge(RIGHT)
-    assert (found["verdict"], found["causes"]) == ("right", [])
-    assert [row["tensor"] for row in found["tensors"]] == ["x", "w"]
-
-
 @pytest.mark.parametrize("name", BACKWARDS)
 def test_wrong(judge, name):
     body, said = BACKWARDS[name]
@@ -162,6 +145,7 @@ def test_refused(judge, name):
 def test_right_too(judge, name):
     found = judge(with_backward(RIGHT_TOO[name]))
     assert (found["verdict"], found["causes"]) == ("right", [])
+    assert [row["tensor"] for row in found["tensors"]] == ["x", "w"]
 
 
 def test_state_outside_of_the_cache(judge):
@@ -192,14 +176,11 @@ def at(index):
     [
         (INTO_BUFFERS + at(24), "backward writes past the end of the gradient of x"),
         (INTO_BUFFERS + at(-1), "backward writes before the start of the gradient of x"),
-        (INTO_BUFFERS.replace("out[1][...] =", "out[1][:5] =").replace(".sum(0)", ".sum(0)[:5]"),
-         "does not write 3 of 8 entries of the gradient of w"),
         (INTO_BUFFERS.replace("out[0][...] = x * x * w\n", "out[0][1:] = (x * x * w)[1:]\n"),
          "does not write 8 of 24 entries of output 0"),
     ],
 )  # fmt: skip
 def test_buffers(judge, source, said):
-    assert judge(INTO_BUFFERS)["verdict"] == "right"
     found = judge(source)
     assert found["verdict"] == "wrong"
     assert said in found["causes"], found["causes"]
@@ -215,7 +196,6 @@ def test_a_kernel_that_does_not_return(judge):
     ("source", "said"),
     [
         ("backward = 3", "expected a function forward, got none"),
-        ("import nothing_of_this_name", "ModuleNotFoundError: No module named 'nothing_of_this_name' (line 1)"),
         ("raise SystemExit(2)", "SystemExit: 2 (line 1)"),
     ],
 )
@@ -270,7 +250,6 @@ def test_a_constant(judge):
         "return 2 * dy * x * w,", "return None,"
     )
     assert judge(RIGHT, reference)["verdict"] == "right"
-    assert judge(with_backward("return None, of_w(dy, x)"), reference)["verdict"] == "right"
     assert judge(with_backward("return of_w(dy, x)"), reference)["verdict"] == "right"
 
 

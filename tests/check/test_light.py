@@ -57,11 +57,12 @@ REPORT = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
 
 
 #: Every folder that is made, process that is started and file that is opened to be written ends it.
-NO_TRACE = f"""
-import sys
+NO_TRACE = """
+import os, sys
 
 def hook(event, arguments):
-    if event in ("os.mkdir", "subprocess.Popen") or (event == "open" and arguments[2] & {os.O_WRONLY | os.O_RDWR | os.O_CREAT}):
+    writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    if writes or event in ("os.mkdir", "subprocess.Popen"):
         raise SystemExit(f"{event} {arguments}")
 
 sys.addaudithook(hook)

@@ -49,7 +49,7 @@ def test_extrapolated_differences_are_better_than_1e_11_and_know_it():
     assert np.all(numeric.central_error <= 1e-10 * np.abs(SLOPES))
 
 
-@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("size", [1e-6, 1e6])
 def test_steps_are_of_the_size_of_x(size):
     """log and its like have a scale of their own; a step that is no part of it would leave the domain."""
     x = size * np.array([0.5, 1.5, 3.0])
@@ -64,20 +64,12 @@ def test_reach_is_what_would_be_there_if_nothing_cancelled():
     np.testing.assert_allclose(numeric.reach[0], [6, 1])
 
 
-def test_noise_is_told():
-    """Rounded to float32 inside: the estimate is never far below the error, whatever agrees by luck."""
-    for seed in range(20):
-        x = normal(4, seed=seed)
-        rough = of(lambda x: np.tanh(x.astype(np.float32)).astype(np.float64), x, [(np.ones(4),)], use_complex=False)
-        numeric = rough.every_element("x")
-        error = np.abs(numeric.truth[0] - (1 - np.tanh(x) ** 2))
-        assert np.all(numeric.central_error[0] > 1e-8)
-        assert np.all(error <= 8 * numeric.central_error[0])
+@pytest.mark.parametrize("rounding", [2.0**-24, 2.0**-11, 2.0**-8], ids=["float32", "float16", "bfloat16"])
+def test_noise_is_told(rounding):
+    """The estimate is never far below the error, whatever agrees by luck.
 
-
-@pytest.mark.parametrize("rounding", [2.0**-11, 2.0**-8], ids=["float16", "bfloat16"])
-def test_noise_of_16_bits_is_told_too(rounding):
-    """Steps must be such as those bits show: smaller ones move nothing, and look smooth."""
+    Steps must be such as those bits show: smaller ones move nothing, and look smooth.
+    """
 
     def rounded(x):
         mantissa, exponent = np.frexp(x)
@@ -86,18 +78,12 @@ def test_noise_of_16_bits_is_told_too(rounding):
     def forward(x):
         return rounded(np.tanh(rounded(x)))
 
-    for seed in range(20):
+    for seed in range(10):
         x = normal(4, seed=seed)
         oracle = of(forward, x, [(np.ones(4),)], use_complex=False)
         oracle.rounding = rounding
         numeric = oracle.every_element("x")
         assert np.all(np.abs(numeric.truth[0] - (1 - np.tanh(x) ** 2)) <= 8 * numeric.central_error[0])
-
-
-def test_a_step_that_moves_nothing_is_not_believed():
-    x = np.array([0.1234567, 1.7654321])
-    numeric = by_differences(lambda x: np.round(x, 4), x)
-    assert np.all(np.abs(numeric.truth[0] - 1) <= 8 * numeric.central_error[0])
 
 
 def test_beside_a_kink_a_smaller_step_is_found_and_at_a_kink_none():
@@ -120,25 +106,12 @@ def test_steps_that_leave_the_domain_are_made_smaller():
     np.testing.assert_allclose(numeric.truth[0], [0.5 / np.sqrt(1e-3), 0.5], rtol=1e-9)
 
 
-def test_a_direction_gives_the_slope_along_it():
-    directions = [np.array([[1.0, 0.0], [0.0, -2.0]]), np.array([[0.5, 1.0], [3.0, 1.0]])]
-    expected = [[np.sum(slope * direction) for direction in directions] for slope in SLOPES]
-    for use_complex in (True, False):
-        numeric = of(curve, X, use_complex=use_complex).along_directions("x", directions)
-        np.testing.assert_allclose(numeric.truth, expected, rtol=1e-10)
-
-
 def test_the_slope_at_another_point_is_that_of_all_tensors_there():
     oracle = Oracle(forward_alone(lambda x, w: x * w, POINT, POINT), OF_POINT)
     at = {"x": POINT, "w": POINT + 1}
     expected = [each[0][0] * at["w"][0] for each in OF_POINT]
     for witness in (oracle.extrapolated, oracle.complex_step):
         np.testing.assert_allclose(witness("x", unit((3,), (0,)), at).value, expected, rtol=1e-10)
-
-
-def test_units():
-    np.testing.assert_array_equal(unit((2, 2), (0, 1)), [[0, 1], [0, 0]])
-    assert unit((), ()) == 1
 
 
 POINT = np.array([0.3, -1.2, 2.0])
@@ -163,14 +136,6 @@ def moves(pair, i, x=POINT, **options):
     return witness, both - witness
 
 
-def test_of_a_smooth_function_both_move_by_the_rounding_of_their_inputs():
-    for moved in moves(SINE, 2):
-        assert moved.shape == (2,)
-        assert np.all(moved > 0)
-        size = np.abs([each[0][2] for each in OF_POINT]) * (abs(np.cos(2)) + 2 * abs(np.sin(2)))
-        assert np.all(moved <= 2 * MOVE * size)
-
-
 def test_points_move_by_at_most_two_units_in_the_last_place_and_the_same_way_each_time():
     seen = []
 
@@ -183,7 +148,7 @@ def test_points_move_by_at_most_two_units_in_the_last_place_and_the_same_way_eac
         jitter.of_claims("x", np.cos(POINT))
     seen_first, seen_again = np.array(seen[: 2 * DRAWS]), np.array(seen[2 * DRAWS :])
     np.testing.assert_array_equal(seen_first, seen_again)
-    assert np.max(np.abs(seen_first - 1)) <= MOVE * (1 + 2.0**-10)
+    assert 0 < np.max(np.abs(seen_first - 1)) <= MOVE * (1 + 2.0**-10)
     assert len({tuple(each) for each in seen_first}) == 2 * DRAWS
 
 
@@ -234,6 +199,6 @@ def test_fresh_upstream_gradients_are_new_ones(use_complex):
 
 def test_a_forward_that_rounds_inside_is_not_mistaken_for_a_smooth_one():
     """1 + tanh(x) stays where it is for small steps, and grows by whole roundings for larger ones."""
-    for scale, seed in ((3, 3), (3, 17), (3, 26), (6, 1), (6, 24), (6, 30)):
+    for scale, seed in ((3, 3), (6, 1)):
         x = (scale * np.random.default_rng(seed).normal(size=(4, 8))).astype(np.float32).astype(np.float64)
         assert gradcheck(GELU, x, complex_step=False, seed=seed).ok

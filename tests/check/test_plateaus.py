@@ -49,11 +49,10 @@ IN_STEPS = {
 
 
 @pytest.mark.parametrize("name", IN_STEPS)
-@pytest.mark.parametrize("explain", [True, False])
-def test_right_and_wrong_by_a_hundredth(name, explain):
+def test_right_and_wrong_by_a_hundredth(name):
     (forward, backward), x = IN_STEPS[name]
-    assert verdict((forward, backward), x, explain=explain) == RIGHT
-    assert verdict((forward, scaled(backward, 1.01)), x, explain=explain) == WRONG
+    assert verdict((forward, backward), x) == RIGHT
+    assert verdict((forward, scaled(backward, 1.01)), x) == WRONG
 
 
 def test_what_stands_still_at_tiny_steps_is_not_certified():
@@ -94,14 +93,13 @@ def iterated(tolerance):
     return forward, lambda dy, x: dy / (1 - 0.5 * (1 - np.tanh(x) ** 2))
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("tolerance", [1e-6, 1e-9, 1e-12])
-def test_an_iteration_is_judged_beside_its_tolerance(tolerance, seed):
+def test_an_iteration_is_judged_beside_its_tolerance(tolerance):
     forward, backward = iterated(tolerance)
-    row = only_row((forward, backward), normal(6, seed=seed))
+    row = only_row((forward, backward), normal(6))
     assert row.verdict == RIGHT
     assert ("tolerance=" in row.note) == (row.scaled_error > 1e-10)
-    assert verdict((forward, scaled(backward, 1.001)), normal(6, seed=seed)) == WRONG
+    assert verdict((forward, scaled(backward, 1.001)), normal(6)) == WRONG
 
 
 @pytest.mark.parametrize("forward", [np.tanh, lambda x: np.where(x > 0.1, x, 0), lambda x: np.sort(x, axis=-1)])
@@ -145,19 +143,14 @@ def test_the_slopes_of_equal_entries_are_judged_together():
     assert verdict((lambda x: (np.sort(x, axis=-1)[:, 1], x), middle), x) == KINK
 
 
-def refusing(error):
+@pytest.mark.parametrize("complex_step", [True, False])
+def test_a_forward_may_refuse_what_is_outside_of_its_domain(complex_step):
     def forward(p):
         if np.any((p.real < 0) | (p.real > 1)):
-            raise error
+            raise KeyError(1)
         return -np.log(p) - np.log(1 - p), p
 
-    return forward, lambda dy, p: dy * (1 / (1 - p) - 1 / p)
-
-
-@pytest.mark.parametrize("error", [RuntimeError("outside"), KeyError(1), ValueError("outside")], ids=type)
-@pytest.mark.parametrize("complex_step", [True, False])
-def test_a_forward_may_refuse_what_is_outside_of_its_domain(error, complex_step):
-    forward, backward = refusing(error)
+    backward = lambda dy, p: dy * (1 / (1 - p) - 1 / p)  # noqa: E731
     p = np.array([0.3, 0.9995, 0.4, 5e-4])
     assert verdict((forward, backward), p, complex_step=complex_step) == RIGHT
     assert verdict((forward, scaled(backward, 1.01)), p, complex_step=complex_step) == WRONG
@@ -165,11 +158,11 @@ def test_a_forward_may_refuse_what_is_outside_of_its_domain(error, complex_step)
 
 @pytest.mark.parametrize("size", [1e14, 1e-17])
 def test_large_and_tiny_numbers_are_judged(size):
-    pair = (lambda x: (size * np.tanh(x / size) if size > 1 else size * np.tanh(x), x),
-            lambda dy, x: dy / np.cosh(x / size) ** 2 if size > 1 else size * dy / np.cosh(x) ** 2)  # fmt: skip
-    x = size * X if size > 1 else X
-    assert verdict(pair, x) == RIGHT
-    assert verdict((pair[0], scaled(pair[1], 1.01)), x) == WRONG
+    of_x = max(size, 1)  # tiny numbers are those of the output alone
+    forward = lambda x: (size * np.tanh(x / of_x), x)  # noqa: E731
+    for factor, expected in ((1, RIGHT), (1.01, WRONG)):
+        backward = lambda dy, x, f=factor: f * size / of_x * dy / np.cosh(x / of_x) ** 2  # noqa: E731
+        assert verdict((forward, backward), of_x * X) == expected
 
 
 def test_a_gradient_of_what_underflows_proves_nothing():
@@ -194,7 +187,7 @@ def test_infinite_entries_of_an_input_stay_where_they_are():
         return p, p
 
     right = (forward, lambda dy, p: (softmax_slope(dy, p),) * 2)
-    for options in ({}, {"complex_step": False}, {"elementwise": False}):
+    for options in ({}, {"complex_step": False, "elementwise": False}):
         report = gradcheck(right, X, mask, **options)
         assert report.ok, report
         assert any("not finite: not judged" in note for note in report.notes)

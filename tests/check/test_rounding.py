@@ -48,7 +48,7 @@ def of_product(x):
         (lambda x: x / 3, lambda x: np.abs(x / 3)),
         (np.exp, lambda x: APPROXIMATED * np.exp(x)),
         (np.tanh, lambda x: APPROXIMATED * np.abs(np.tanh(x))),
-        (lambda x: x.sum(axis=-1), lambda x: np.sqrt(np.square(x).sum(axis=-1) + 2 * x.sum(axis=-1) ** 2)),
+        (lambda x: x.sum(axis=-1), lambda x: of_sum(x)),
         (lambda x: x @ W, of_product),
         (lambda x: np.einsum("ij,jk->ik", x, W), of_product),
         (lambda x: np.dot(x, W), of_product),
@@ -56,28 +56,25 @@ def of_product(x):
     ids=["sum of two", "product", "quotient", "exp", "tanh", "sum", "matmul", "einsum", "dot"],
 )
 def test_a_result_moves_by_its_rounding(run, roundings):
-    spread = np.sqrt(np.mean(np.square(moves(run, X)), axis=0))
-    np.testing.assert_allclose(spread, SPREAD * roundings(X), rtol=0.2)
+    np.testing.assert_allclose(spread(moves(run, X)), SPREAD * roundings(X), rtol=0.2)
 
 
-def test_a_result_is_written_in_place_with_its_rounding():
-    def run(x):
-        y = x + 0.0
-        y += 1.0
-        y *= y
-        return y
+def spread(changes):
+    return np.sqrt(np.mean(np.square(changes), axis=0))
 
-    assert np.all(moves(run, X, draws=2) != 0)
+
+def of_sum(x):
+    return np.sqrt(np.square(x).sum(axis=-1) + 2 * x.sum(axis=-1) ** 2)
 
 
 def test_a_complex_step_passes_and_its_parts_move_apart():
-    x = X + 1e-30j * normal(4, 6)
-    changes = moves(np.exp, x)
-    spread = np.sqrt(np.mean(np.square(changes.real), axis=0)), np.sqrt(np.mean(np.square(changes.imag), axis=0))
-    np.testing.assert_allclose(spread[0], SPREAD * APPROXIMATED * np.abs(np.exp(x).real), rtol=0.2)
-    np.testing.assert_allclose(spread[1], SPREAD * APPROXIMATED * np.abs(np.exp(x).imag), rtol=0.2)
-    product = moves(lambda x: x @ W, x)
-    np.testing.assert_allclose(np.sqrt(np.mean(np.square(product.imag), axis=0)), SPREAD * of_product(x.imag), rtol=0.2)
+    x = X + 1e-30j * normal(4, 6, seed=1)
+    for run, roundings in ((lambda x: x @ W, of_product), (lambda x: x.sum(axis=-1), of_sum)):
+        np.testing.assert_allclose(spread(moves(run, x).imag), SPREAD * roundings(x.imag), rtol=0.2)
+    changes, y = moves(np.exp, x), np.exp(x)
+    for part in ("real", "imag"):
+        expected = SPREAD * APPROXIMATED * np.abs(getattr(y, part))
+        np.testing.assert_allclose(spread(getattr(changes, part)), expected, rtol=0.2)
 
 
 def test_the_same_seed_gives_the_same_run_and_a_forward_begins_anew():
@@ -108,12 +105,6 @@ def test_indices_stay_integers():
         assert np.all(X[i % 3 + 1, 0] == X[np.floor(np.abs(X)).astype(np.int64) % 3 + 1, 0])
 
 
-def test_a_divisor_moves_unless_it_is_a_power_of_two():
-    for number, is_exact in ((4.0, True), (3.0, False)):
-        changes = moves(lambda x, n=number: x / n, X, level=OF_CONSTANTS, draws=3)
-        assert np.all((changes == 0) == is_exact)
-
-
 def test_one_factor_moves_a_whole_result():
     changes = moves(lambda x: x * x, X, level=Level(0.0, 0.0, together=U), draws=5) / np.square(X)
     assert np.all(np.ptp(changes, axis=(1, 2)) < 1e-9)
@@ -124,9 +115,8 @@ def test_sums_in_few_digits_lose_what_their_partial_sums_lose():
     """Ones are added up to 256 in bfloat16 and no further; the terms alone would lose 16 roundings."""
     level = Level(2.0**-24, 2.0**-24, partial=U)
     ones = np.ones((1, 1024))
-    lost = np.sqrt(np.mean(np.square(moves(lambda x: x.sum(axis=-1), ones, level=level))))
+    lost, few = (spread(moves(lambda x: x.sum(axis=-1), each, level=level)) for each in (ones, ones[:, :16]))
     assert lost * U > 0.4 * (1024 - 256)
-    few = np.sqrt(np.mean(np.square(moves(lambda x: x.sum(axis=-1), np.ones((1, 16)), level=level))))
     assert few * U < 16 * 16 * U
 
 
@@ -156,15 +146,13 @@ def written(x):
 @pytest.mark.parametrize(
     ("forward", "backward", "expected"),
     [
-        (np.square, np.square, True),
         (np.square, lambda dy: dy, True),
         (lambda x: x, np.square, True),
         (written, written, True),
         (outside, np.square, False),
         (np.square, outside, False),
-        (outside, outside, False),
     ],
-    ids=["both", "dy itself", "x itself", "written one by one", "forward", "backward", "neither"],
+    ids=["dy itself", "x itself", "written one by one", "forward", "backward"],
 )
 def test_what_is_computed_outside_of_numpy_is_told_though_the_cache_holds_the_input(forward, backward, expected):
     pair = Phased((lambda x: (forward(x), x), lambda dy, _: backward(dy)))
@@ -172,14 +160,6 @@ def test_what_is_computed_outside_of_numpy_is_told_though_the_cache_holds_the_in
     _, cache = pair.forward(pair.rounding.of(X))
     pair.backward(pair.rounding.of(X), cache)
     assert pair.is_carried == expected
-
-
-def test_a_sum_of_complex_numbers_moves_each_part_by_its_own_terms():
-    other = normal(4, 6, seed=1)
-    changes = moves(lambda x: x.sum(axis=-1), X + 1e-30j * other)
-    spread = np.sqrt(np.mean(np.square(changes.imag), axis=0))
-    expected = np.sqrt(np.square(other).sum(axis=-1) + 2 * other.sum(axis=-1) ** 2)
-    np.testing.assert_allclose(spread, SPREAD * 1e-30 * expected, rtol=0.2)
 
 
 @pytest.mark.parametrize("run", [lambda x: x @ W, lambda x: np.einsum("ij,jk->ik", x, W), lambda x: np.dot(x, W)])
@@ -193,8 +173,7 @@ def test_linear_algebra_and_transforms_move(run):
     assert np.all(moves(run, X, draws=2) != 0)
 
 
-@pytest.mark.parametrize("keepdims", [True, False])
-@pytest.mark.parametrize("axis", [0, 1, -1, None, (0, 1)])
+@pytest.mark.parametrize(("axis", "keepdims"), [(1, True), (-1, False), (None, False), ((0, 1), True)])
 def test_a_sum_in_few_digits_keeps_its_shape(axis, keepdims):
     run = lambda x: x.sum(axis=axis, keepdims=keepdims)  # noqa: E731
     assert moves(run, X, level=Level(0.0, 0.0, partial=U), draws=2).shape == (2, *run(X).shape)

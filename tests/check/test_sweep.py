@@ -32,7 +32,6 @@ def in_float32(forward):
 SMOOTH = {
     "tanh": (np.tanh, lambda x: 1 - np.tanh(x) ** 2),
     "exp": (np.exp, np.exp),
-    "x³": (lambda x: x**3, lambda x: 3 * x**2),
     "linear": (lambda x: 1.7 * x, lambda x: 1.7 + 0 * x),
     "sin 9x": (lambda x: np.sin(9 * x), lambda x: 9 * np.cos(9 * x)),
 }
@@ -40,13 +39,14 @@ each_smooth = pytest.mark.parametrize("name", SMOOTH)
 
 
 @each_smooth
-def test_the_slope_of_a_smooth_function_settles(name):
+def test_the_slope_of_a_smooth_function_settles_and_right_and_wrong_ones_are_told(name):
     forward, derivative = SMOOTH[name]
     sweep = swept(forward)
-    truth = UPSTREAM[0] * derivative(X)[0]
+    truth = float(UPSTREAM[0] * derivative(X)[0])
     assert sweep.slope == pytest.approx(truth, rel=1e-8)
     assert abs(sweep.slope - truth) <= sweep.noise < 1e-7 * abs(truth)
     assert abs(sweep.jump) < 1e-6
+    assert judged(sweep, truth, 1.00001 * truth, -truth, np.nan, scale=abs(truth)) == [RIGHT, WRONG, WRONG, WRONG]
 
 
 def test_the_error_is_a_v():
@@ -56,18 +56,6 @@ def test_the_error_is_a_v():
     assert error[2] / error[4] == pytest.approx(100, rel=0.1)  # h², at h = 1e-2 and 1e-3
     assert error[8] < 1e-9 < error[-4:].max()  # 1e-5 is better than the smallest
     np.testing.assert_array_equal(sweep.central, (sweep.right + sweep.left) / 2)
-
-
-@each_smooth
-@pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.001, WRONG), (1.00001, WRONG), (2, WRONG), (-1, WRONG)])
-def test_right_and_wrong_slopes(name, factor, verdict):
-    forward, derivative = SMOOTH[name]
-    truth = float(UPSTREAM[0] * derivative(X)[0])
-    assert judged(swept(forward), factor * truth, scale=abs(truth)) == [verdict]
-
-
-def test_a_claim_that_is_not_a_number_is_wrong():
-    assert judged(swept(np.tanh), np.nan, np.inf) == [WRONG, WRONG]
 
 
 def test_no_slope_at_all():
@@ -93,7 +81,7 @@ def test_a_kink_is_told_with_the_slopes_to_the_left_and_to_the_right():
     assert kink(at, "x", np.roll(FIRST, 1), (UPSTREAM,)) == ""
 
 
-@pytest.mark.parametrize("distance", [1e-6, -1e-6, 1e-5, 1e-3, 0.05])
+@pytest.mark.parametrize("distance", [1e-6, -1e-6, 0.05])
 def test_beside_a_kink_there_is_a_slope(distance):
     sweep = swept(relu, np.array([distance, -0.8, 1.1]))
     truth = UPSTREAM[0] * ((distance > 0) + 0.4 * distance)
@@ -104,7 +92,7 @@ def test_float32_inside_cannot_tell_and_never_accuses():
     """Three coarse differences agree by luck now and then; that must not make a right slope WRONG."""
     draw, verdicts = normals(), []
     for forward, derivative in SMOOTH.values():
-        for _ in range(40):
+        for _ in range(20):
             x = draw(3)
             truth = float(UPSTREAM[0] * derivative(x)[0])
             verdicts += judged(swept(in_float32(forward), x), truth, scale=abs(truth))
@@ -120,11 +108,6 @@ def test_a_claim_beyond_three_times_the_noise_is_wrong():
     sweep = swept(in_float32(np.tanh))
     claims = (sweep.slope + factor * sweep.noise for factor in (2.9, 3.1))
     assert judged(sweep, *claims, scale=1e5 * sweep.noise) == [UNCLEAR, WRONG]
-
-
-def test_noise_alone_cannot_tell():
-    draw = normals()
-    assert judged(swept(lambda x: x + 1e-3 * draw(*x.shape)), UPSTREAM[0]) == [UNCLEAR]
 
 
 def test_large_steps_may_leave_the_domain():

@@ -40,8 +40,9 @@ def in_bfloat16(pair, inputs, dy):
 
 def test_one_product_that_is_stored_is_one_rounding():
     """y = x·w in bfloat16: half a spacing, at most u·|y|, and nothing else."""
-    y = npf.tolerance((scaled, scaled_backward), X, NORMED[1], precision="bfloat16")["the output"]
-    assert y.rtol == 0.004  # 2⁻⁸ with two digits, rounded up
+    for name, rtol in (("float8_e4m3", 0.063), ("float8_e5m2", 0.13), ("bfloat16", 0.004)):  # 2⁻⁴, 2⁻³, 2⁻⁸, rounded up
+        y = npf.tolerance((scaled, scaled_backward), X, NORMED[1], precision=name)["the output"]
+        assert y.rtol == rtol
     assert y.atol < 1e-2 * U * np.max(np.abs(X * NORMED[1]))
     assert 0 < y.shows < 0.25 * U  # some entry is almost a whole rounding off
 
@@ -69,7 +70,7 @@ def test_the_smallest_visible_error_by_hand():
     assert (row.seen, row.hidden, row.failing) == (("b",), ("a",), 0)
 
 
-@pytest.mark.parametrize("terms", [1, 2, 5, 64])
+@pytest.mark.parametrize("terms", [1, 64])
 def test_a_sum_in_turn_errs_as_the_model_says(terms):
     """Against float32 sums of numpy.cumsum, in half spacings of numbers of all sizes."""
     u, half = 2.0**-24, (0.75 / (2 * np.log(2))) ** 0.5
@@ -83,26 +84,20 @@ def test_a_sum_in_turn_errs_as_the_model_says(terms):
     assert spread == pytest.approx(np.sqrt(np.mean(np.square(real - truth))), rel=0.15, abs=1e-12)
 
 
-@pytest.mark.parametrize("wrong", [False, True])
 @pytest.mark.parametrize(("pair", "inputs", "term"), [(SOFTMAX, (X,), "- shared"), (LAYER_NORM, NORMED, "- along_one")])
-def test_the_lines_let_a_right_kernel_pass_and_no_wrong_one(pair, inputs, term, wrong):
+def test_the_lines_let_a_right_kernel_pass_and_no_wrong_one(pair, inputs, term):
     found = npf.tolerance(pair, *inputs, precision="bfloat16")
     assert term in found["x"].seen
     assert found.ok
-    dy = normal(*X.shape, seed=4)
-    values, exact = in_bfloat16(pair, inputs, dy)
-    if wrong:
-        values[1] = rounded(1.03 * exact[1], BFLOAT16)
+    values, exact = in_bfloat16(pair, inputs, normal(*X.shape, seed=4))
     names = [row.name for row in found.rows]
     here = dict(zip(names, values, strict=True)) | {f"exact_{k}": v for k, v in zip(names, exact, strict=True)}
     lines = [line for line in str(found).splitlines() if line.startswith("numpy.")]
     assert len(lines) == len(found.rows)
-    for line, name in zip(lines, names, strict=True):
-        if wrong and name == "dx":
-            with pytest.raises(AssertionError):
-                exec(line, {"numpy": np} | here)
-        else:
-            exec(line, {"numpy": np} | here)
+    for line in lines:
+        exec(line, {"numpy": np} | here)
+    with pytest.raises(AssertionError):
+        exec(lines[1], {"numpy": np} | here | {"dx": rounded(1.03 * exact[1], BFLOAT16)})
 
 
 def test_the_lines_for_pytorch():
@@ -117,30 +112,20 @@ def test_the_lines_for_pytorch():
 
 
 def test_what_somebody_s_tolerance_lets_pass():
-    """Half of dx is allowed: the loss of the row sum passes, as it does when it is measured."""
+    """Half of dx is allowed: the loss of the row sum passes."""
     tight, loose = (npf.tolerance(LAYER_NORM, *NORMED, precision="float32", atol=a, rtol=a) for a in (1e-5, 0.8))
     assert "- along_one" in tight["x"].seen
     assert "- along_one" in loose["x"].hidden
     assert "the loss of" in loose["x"].sight()
     assert not loose.ok
-    cache = LAYER_NORM[0](*NORMED)[1]
-    dy = normal(*X.shape, seed=4)
-    dx = LAYER_NORM[1](dy, cache)[0]
-    x_hat, r, gamma = cache
-    g = dy * gamma
-    lost = r * (g - x_hat * (g * x_hat).mean(axis=-1, keepdims=True))
-    np.testing.assert_allclose(lost, dx, rtol=0.8, atol=0.8)
-    with pytest.raises(AssertionError):
-        np.testing.assert_allclose(lost, dx, rtol=1e-5, atol=1e-5)
     assert loose.check(1e-5, 1e-5).rows == tight.rows
 
 
 def test_a_tolerance_that_is_too_tight_is_told():
     found = npf.tolerance(SOFTMAX, X, precision="bfloat16", rtol=1e-3)
-    assert found["x"].failing == 1
+    assert (found["x"].failing, found["x"].atol, found["x"].rtol) == (1, 0, 1e-3)
     assert "TOO TIGHT: rounding alone exceeds it in 100 % of draws" in str(found)
     assert not found.ok
-    assert (found["x"].atol, found["x"].rtol) == (0, 1e-3)
 
 
 def test_a_forward_alone_and_another_library_give_about_the_same():
@@ -152,11 +137,6 @@ def test_a_forward_alone_and_another_library_give_about_the_same():
             assert row.name == right.name
             assert right.shows / 2.5 < row.shows < 2.5 * right.shows
     assert foreign.notes == ("the reference computes outside of NumPy: what it errs in float32 stands for its noise",)
-
-
-def test_what_is_stored_in_eight_bits_is_off_by_a_rounding_of_them():
-    for name, rtol in (("float8_e4m3", 0.063), ("float8_e5m2", 0.13)):  # 2⁻⁴ and 2⁻³ with two digits, rounded up
-        assert npf.tolerance(SOFTMAX, X, precision=name)["the output"].rtol == rtol
 
 
 def test_tf32_rounds_products_alone():
