@@ -39,12 +39,6 @@ def changing_cache(dy, x):
     return dy * 3 * x
 
 
-def changing_input(x):
-    before = x.copy()
-    x -= x.max()
-    return before**3, before
-
-
 def changing_input_late(dy, x):
     """The cache is the input itself."""
     dx = slope(dy, x)
@@ -77,8 +71,6 @@ BREACHES = {
         r"\(\d\.\de[+-]\d\d of its size away\): backward changes its cache"),
     "emptied": ((lambda x: (x**3, [x]), lambda dy, cache: slope(dy, cache.pop())),
         r"a second backward with the same cache fails: IndexError: pop from empty list"),
-    "input": ((changing_input, slope),
-        r"forward or backward changes its input x; work on a copy"),
     "input late": ((lambda x: (x**3, x), changing_input_late),
         r"forward or backward changes its input x; work on a copy"),
     # right at every dy that is drawn, and not at the sum of two
@@ -106,17 +98,14 @@ BREACHES = {
 
 @pytest.mark.parametrize("breach", BREACHES)
 def test_each_breach_is_one_problem(breach):
+    """And the gradients themselves stay right."""
     pair, text = BREACHES[breach]
     report = gradcheck(pair, X)
     (problem,) = report.problems
     assert re.fullmatch(text, problem), problem
     assert not report.ok
-    assert f"PROBLEM: {problem[:40]}" in str(report)
-
-
-@pytest.mark.parametrize("breach", ["dy", "cache", "emptied", "raw", "strides", "read-only"])
-def test_the_gradients_themselves_stay_right(breach):
-    assert [row.verdict for row in gradcheck(BREACHES[breach][0], X).rows] == [RIGHT]
+    if breach in ("dy", "cache", "emptied", "raw", "strides", "read-only"):
+        assert report.rows[0].verdict == RIGHT
 
 
 def by_column(x):

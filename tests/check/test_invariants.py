@@ -16,7 +16,6 @@ from npformer.check.subject import name_of
 from npformer.errors import CacheUsedError, GradientError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import BatchNorm, Context, EncoderLayer, LayerNorm, Linear, RandomKey
-from npformer.models import Decoder
 from tests.check.own_code import Gate
 from tests.check.small_models import SRC, TGT, X
 from tests.check.small_models import model as small_model
@@ -62,14 +61,11 @@ def test_every_invariant_has_something_to_say():
 def test_a_decoder_that_looks_ahead_or_at_padding_is_found(numpy64, monkeypatch):
     case = BY_NAME["Decoder: none, full, post"]
     for hidden, failing in ((True, "causality"), (False, "padding-invariance")):
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                "npformer.models.decoder.AttentionMask",
-                lambda key_visible, causal, hidden=hidden: AttentionMask(key_visible if hidden else None, not hidden),
-            )
-            model = case.build(numpy64)
-            assert isinstance(model, Decoder)
-            assert certify(model, np.array([[3, 0, 4, 6, 2], [6, 5, 0, 3, 1]]))[failing].fails
+        monkeypatch.setattr(
+            "npformer.models.decoder.AttentionMask",
+            lambda key_visible, causal, hidden=hidden: AttentionMask(key_visible if hidden else None, not hidden),
+        )
+        assert certify(case.build(numpy64), np.array([[3, 0, 4, 6, 2], [6, 5, 0, 3, 1]]))[failing].fails
 
 
 def test_a_norm_that_is_told_to_train_normalises_by_the_batch(numpy64):
@@ -122,7 +118,6 @@ def test_the_text_fits_80_columns_and_names_what_failed():
     report = certify(Wrong(4, 5, backend=backend64()), X, name="a name that is longer than " + "any line " * 12)
     assert max(map(len, [*right.splitlines(), *str(report).splitlines()])) <= 80
     assert not report.ok
-    assert "accumulation" in str(report)
     assert "DOES NOT HOLD: gradient of weight after 1" in " ".join(str(report).split())
     assert "claimed: backward adds to the gradients" in " ".join(str(report).split())
     with pytest.raises(GradientError, match="accumulation"):
@@ -132,12 +127,10 @@ def test_the_text_fits_80_columns_and_names_what_failed():
 def test_results_are_data():
     report = certify(LayerNorm(4, backend=backend64()), X)
     document = json.loads(report.to_json())
-    assert document["ok"] is True
-    assert document["name"] == "LayerNorm"
+    assert (document["ok"], document["name"]) == (True, "LayerNorm")
     assert [row["name"] for row in document["claims"]] == list(INVARIANTS)
     assert report["tying"].reason
     assert not report["tying"].applies
-    assert report["determinism"].holds
 
 
 def test_a_report_on_nothing_is_not_ok():
@@ -150,14 +143,10 @@ def test_inputs_that_do_not_fit_are_the_callers_error():
         certify(Linear(4, 5, backend=backend64()), X[..., :3])
 
 
-def test_what_raises_does_not_hold():
-    assert "raised RuntimeError: tired" in str(certify(Careless(), X)["determinism"])
-
-
-@pytest.mark.parametrize("op", [field.name for field in fields(Ops)])
-def test_a_pair_is_known_by_the_name_of_its_operation(op, any64):
+def test_a_pair_is_known_by_the_name_of_its_operation(any64):
     """In every table."""
-    assert name_of(getattr(any64.ops, op)) == op
+    names = [field.name for field in fields(Ops)]
+    assert [name_of(getattr(any64.ops, op)) for op in names] == names
 
 
 class Careless:
@@ -190,13 +179,12 @@ class Careless:
 def test_everything_is_restored_even_after_an_error(run):
     layer = Careless()
     data, grad, running, state = layer.weight.data, layer.weight.grad, layer.running, layer.rng.bit_generator.state
-    run(layer, X)
-    assert layer.weight.data is data
-    assert layer.weight.grad is grad
-    assert np.array_equal(data, np.ones(4))
-    assert np.array_equal(grad, np.full(4, 7.0))
-    assert layer.running is running
-    assert not running.any()
+    if run is certify:
+        assert "raised RuntimeError: tired" in str(run(layer, X)["determinism"])
+    else:
+        run(layer, X)
+    assert (layer.weight.data is data, layer.weight.grad is grad, layer.running is running) == (True, True, True)
+    assert (data.tolist(), grad.tolist(), running.tolist()) == ([1] * 4, [7] * 4, [0] * 4)
     assert (layer.calls, layer.count, layer.notes) == (["made"], 0, {"calls": 0})
     assert not hasattr(layer, "seen")
     assert layer.rng.bit_generator.state == state
@@ -239,9 +227,3 @@ def test_masks_of_layers_are_found_whatever_they_govern():
     report = certify(layer, X, context=Context(mask, key=RandomKey(1)))
     assert report["causality"].holds
     assert report["padding-invariance"].holds
-    assert not certify(layer, X)["padding-invariance"].applies
-
-
-def test_a_prompt_shows_the_claims():
-    report = certify(LayerNorm(4, backend=get_backend("numpy")), X)
-    assert repr(report) == str(report)

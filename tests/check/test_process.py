@@ -60,15 +60,12 @@ KERNELS = {
     "echo": "    answer(x if is_forward else parts[-1], names=[asked['dtypes'][0]])",
     "refuses": '    write.write(b\'{"error": "expected float32"}\\n\'); write.flush()',
     "dies": "    print('no GPU here', file=sys.stderr); os._exit(3)",
-    "dies late": "    answer(x * x) if is_forward else os.abort()",
     "hangs": "    print('waiting', file=sys.stderr, flush=True); time.sleep(1000)",
     "talks": "    print('loading weights', flush=True); answer(x)",
     "too little": '    write.write(b\'{"dtypes": ["float64"], "shapes": [[9]]}\\n12345\'); write.flush(); os._exit(0)',
     "too much": '    write.write(b\'{"dtypes": ["float64"], "shapes": [[1]]}\\n\' + bytes(24)); write.flush()',
-    "wrong shape": "    answer(x * x) if is_forward else answer(x[:2])",
     "negative": '    write.write(b\'{"dtypes": ["float64"], "shapes": [[-5, 4]]}\\n\'); write.flush()',
     "another type": '    write.write(b\'{"dtypes": ["quad"], "shapes": [[5]]}\\n\'); write.flush()',
-    "a list": "    write.write(b'[5, 4]\\n'); write.flush()",
 }
 
 
@@ -106,26 +103,23 @@ def test_numbers_and_options(kernel):
         kernel("square").forward(X, "mean")
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ">f8", "int32", "uint8", "bool"])
-def test_an_array_arrives_as_it_is(kernel, dtype):
-    sent = np.arange(6).reshape(2, 3).astype(dtype).T  # with a gap between numbers of a row
-    got, (names, _, _) = kernel("echo").forward(sent)
-    assert (got.dtype, got.tolist()) == (np.dtype(dtype).newbyteorder("="), sent.tolist())
-    assert names[1] == np.dtype(dtype).name
-    assert kernel("echo").forward(2.5)[0].shape == ()
-    assert kernel("echo").forward(np.zeros((0, 3)))[0].shape == (0, 3)
+def test_an_array_arrives_as_it_is(kernel):
+    echo = kernel("echo")
+    for dtype in ("float16", "float32", ">f8", "int32", "bool"):
+        sent = np.arange(6).reshape(2, 3).astype(dtype).T  # with a gap between numbers of a row
+        got, (names, _, _) = echo.forward(sent)
+        assert (got.dtype, got.tolist()) == (np.dtype(dtype).newbyteorder("="), sent.tolist())
+        assert names[1] == np.dtype(dtype).name
+    assert [echo.forward(x)[0].shape for x in (2.5, np.zeros((0, 3)))] == [(), (0, 3)]
 
 
-def test_low_precision_needs_a_reference_and_sends_float32(kernel):
+def test_low_precision_sends_float32(kernel):
     square = (lambda x: (x * x, x)), (lambda dy, x: 2 * dy * x)
     assert npf.gradcheck(kernel("square"), X.astype("float32"), reference=square).ok
-    wrong = npf.gradcheck(kernel("wrong"), X.astype("float32"), reference=square)
-    assert [row.verdict for row in wrong.rows] == ["WRONG"]
 
 
 FAILURES = {
     "dies": (ProcessError, r"forward: .* ended with exit code 3; its standard error: no GPU here$"),
-    "dies late": (ProcessError, r"backward: .* ended with exit code -6; its standard error: nothing$"),
     "hangs": (ProcessError, r"forward: .* expected an answer within 2 s, got none; seconds= .* error: waiting$"),
     "refuses": (ConfigError, r"expected an answer, but it refuses: expected float32$"),
     "talks": (ProcessError, r"expected a line such as .*, got b'loading weights\\n'; print other text elsewhere"),
@@ -133,7 +127,6 @@ FAILURES = {
     "too little": (ProcessError, r"forward: .*(ended with exit code 0|an array \[9\] of float64, got 5 bytes)"),
     "negative": (ProcessError, r"expected a line such as"),
     "another type": (ProcessError, r"expected a line such as"),
-    "a list": (ProcessError, r"expected a line such as"),
 }
 
 
@@ -142,12 +135,6 @@ def test_what_goes_wrong_is_told(kernel, name):
     error, text = FAILURES[name]
     with pytest.raises(error, match=text):
         npf.gradcheck(kernel(name, seconds=2.0 if name == "hangs" else 600.0), X)
-
-
-def test_gradients_of_another_shape_are_a_problem(kernel):
-    report = npf.gradcheck(kernel("wrong shape"), X)
-    assert not report.ok
-    assert report.problems[0].startswith("gradient of input0: expected (5, 4)")
 
 
 def test_a_program_that_cannot_be_started():

@@ -36,10 +36,6 @@ def test_what_a_regime_makes_of_scores(name, expected):
     np.testing.assert_allclose(changed(name), expected, rtol=1e-15)
 
 
-def test_every_regime_is_tested():
-    assert set(REGIMES) == {name for names in KINDS.values() for name in names}
-
-
 def test_the_certain_entry_is_the_class_if_there_are_classes():
     assert changed("confident", others=[CLASSES])[0] == [[1, -2, 15], [12.5, 0.5, -4]]
     assert changed("confident", others=[np.array([3, 0])]) == changed("confident"), "3 is no column"

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -16,8 +16,7 @@ BAD = replace(GOOD, tensor="weight", scaled_error=0.25, analytic=1.0, verdict=WR
 
 
 def test_only_right_is_ok():
-    verdicts = {verdict: replace(GOOD, verdict=verdict).ok for verdict in (RIGHT, WRONG, KINK, UNCLEAR, NOTHING)}
-    assert verdicts == {RIGHT: True, WRONG: False, KINK: False, UNCLEAR: False, NOTHING: False}
+    assert [v for v in (RIGHT, WRONG, KINK, UNCLEAR, NOTHING) if replace(GOOD, verdict=v).ok] == [RIGHT]
     assert Report("check", (GOOD, GOOD)).ok
     assert not Report("check", (GOOD, BAD)).ok
     assert not Report("check", ()).ok
@@ -75,10 +74,6 @@ def test_no_line_is_longer_than_80_columns():
     assert "weight, another.long.name.of.a.tensor: why why" in str(report)
 
 
-def test_directions_are_called_so():
-    assert " dir 1 " in str(Report("check", (replace(GOOD, worst_index=(1,), by_direction=True),)))
-
-
 def test_failure_raises_with_the_name_and_the_table():
     Report("check", (GOOD,)).raise_if_failed()
     report = Report("my layer", (GOOD, BAD))
@@ -99,9 +94,9 @@ def strictly(text):
 
 def test_json_holds_everything_and_is_json_even_with_nan():
     odd = replace(BAD, scaled_error=math.nan, central_error=math.inf, analytic=np.nan, scale=-math.inf)
-    document = strictly(Report("check", (GOOD, odd)).to_json())
-    assert document["name"] == "check"
-    assert document["ok"] is False
+    document = strictly(replace(SAID, rows=(GOOD, odd)).to_json())
+    assert document.items() >= {"name": "check", "ok": False}.items()
+    assert (document["problems"], document["notes"]) == ([*SAID.problems], [*SAID.notes])
     good, bad = document["tensors"]
     assert good == asdict(GOOD) | {"shape": [4, 2], "worst_index": [1, 0], "ratio": 1.0}
     assert [bad[key] for key in ("scaled_error", "central_error", "analytic", "scale", "ratio")] == [None] * 5
@@ -141,17 +136,6 @@ def test_a_row_says_where_it_is_wrong_and_what_was_not_judged(row, text):
     assert [line.strip() for line in row.lines()[1:]] == [text]
 
 
-def test_json_has_problems_notes_and_all_fields_of_a_row():
-    document = strictly(SAID.to_json())
-    assert document["problems"] == ["backward changes dy"]
-    assert document["notes"] == ["passed on unchecked: p (float 0.5)"]
-    assert document["ok"] is False
-    _, large = document["tensors"]
-    assert large.keys() == {field.name for field in fields(Row)} | {"ratio"}
-    assert large.items() >= {"region": "[512:768, :, 3]", "unjudged": 4, "upstream": 2}.items()
-
-
 def test_a_prompt_shows_the_table():
     report = Report("check", (GOOD, BAD))
     assert repr(report) == str(report)
-    assert len(repr(report)) < 400

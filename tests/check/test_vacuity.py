@@ -15,7 +15,7 @@ from tests.check.functions import normal, tanh, verdict, verdicts
 def test_tolerances(product, a, b):
     refuse_wide(1e-10)
     refuse_wide(WIDEST_TOLERANCE)
-    for tolerance in (0, 0.0, -1e-3, -1.0, 0.11, 0.2, 1.0, float("nan"), float("inf")):
+    for tolerance in (0, -1e-3, 0.11, float("nan"), float("inf")):
         with pytest.raises(ConfigError) as caught:
             gradcheck(product, a, b, tolerance=tolerance)
         assert str(caught.value) == (
@@ -24,9 +24,7 @@ def test_tolerances(product, a, b):
         )
 
 
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((1, 4), 0), ((1, 3, 4), 0), ((2, 1, 4), 1), ((2, 3, 1, 4), 2), ((1, 1, 4), 0)]
-)
+@pytest.mark.parametrize(("shape", "axis"), [((1, 4), 0), ((2, 3, 1, 4), 2)])
 def test_lengths_of_one(shape, axis, product):
     with pytest.raises(ShapeError) as caught:
         gradcheck(product, np.zeros((2, 3)), np.zeros(shape))
@@ -62,12 +60,8 @@ def test_the_upstream_gradient_is_random():
     pair = (lambda x: ((x, 2 * x), None), lambda dy, _: dy[0] + 2 * dy[1])
     checked = subject(pair, (np.zeros((3, 4)),), {}, None)
     first, second = random_upstreams(checked, 0)[0]
-    for upstream in (first, second):
-        assert upstream.shape == (3, 4)
-        assert np.unique(upstream).size == 12
-        assert not np.any(np.isin(upstream, (0, 1)))
-    assert not np.array_equal(first, second)
-    assert not np.array_equal(first, random_upstreams(checked, 1)[0][0])
+    assert first.shape == second.shape == (3, 4)
+    assert np.unique([first, second, random_upstreams(checked, 1)[0][0], np.eye(3, 4)]).size == 3 * 12 + 2
     np.testing.assert_array_equal(first, random_upstreams(checked, 0)[0][0])
 
 
@@ -90,11 +84,6 @@ NOT_FINITE = {
         LOG,
         [np.array([[2.0, 1.0, 3.0], [0.5, 0.0, 0.0]])],
         "output 0[1, 1] is -inf, as 2 of 6 entries are not finite; with another number for x[1, 1] = 0 it is finite",
-    ),
-    "exp of 800": (
-        (lambda a, b: (np.exp(a * b), (a, b)), lambda dy, c: (dy * c[1] * np.exp(c[0] * c[1]),) * 2),
-        [np.array([2.0, 8.0]), np.array([3.0, 100.0])],
-        "output 0[1] is inf, as 1 of 2 entries are not finite; with another number for a[1] = 8 it is finite",
     ),
     "of a number": (
         (lambda x, y: (np.log(x - 2) + y.sum(), (x, y.shape)), lambda dy, c: (dy / (c[0] - 2), np.full(c[1], dy))),
@@ -130,11 +119,6 @@ def test_the_entry_to_change_is_looked_for_among_the_first_hundred(place, is_nam
     with np.errstate(all="ignore"):
         (problem,) = gradcheck(LOG, x).problems
     assert (f"; with another number for x[{place}] = -1 it is finite" in problem) == is_named
-
-
-def test_notes_stand_beside_a_forward_that_is_not_finite():
-    pair = (lambda x, mask: (np.where(mask, x, np.inf), mask), lambda dy, mask: dy * mask)
-    assert gradcheck(pair, normal(3), np.arange(3) > 0).notes == ("passed on unchecked: mask (bool array)",)
 
 
 def test_a_backward_that_is_not_finite_where_the_forward_is_stays_wrong():
