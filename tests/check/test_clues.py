@@ -27,20 +27,11 @@ def test_an_operations_sizes_and_mask():
 
 
 def test_the_first_array_names_the_sizes_and_a_weight_does_not():
-    assert clues_of(None, (normal(2, 3, 4), normal(4, 7)), {}).sizes == {
-        "B": 2,
-        "T": 3,
-        "C": 4,
-        "√C": 2,
-    }
+    assert clues_of(None, (normal(2, 3, 4), normal(4, 7)), {}).sizes == {"B": 2, "T": 3, "C": 4, "√C": 2}
+    clues = clues_of(None, (TOKENS,), {})
+    assert (clues.tokens is TOKENS, clues.sizes) == (True, {"B": 2, "T": 4})
     assert clues_of(None, (normal(6, 4), normal(4)), {}).sizes == {"N": 6, "C": 4, "√C": 2}
     assert clues_of(None, (normal(1, 3, 4),), {}).sizes.keys() == {"T", "C", "√C"}  # 1 is no factor
-
-
-def test_tokens():
-    clues = clues_of(None, (TOKENS,), {})
-    assert clues.tokens is TOKENS
-    assert clues.sizes == {"B": 2, "T": 4}
 
 
 def test_a_layers_sizes(numpy64):

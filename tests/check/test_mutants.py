@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from npformer import functional
-from npformer.check.diagnosis import mutants as module
 from npformer.check.diagnosis.mutants import mutants, nested_mutants
-from npformer.functional import attention_backward, layer_norm_backward, linear_backward, softmax_backward
-from npformer.lab.mutation_testing import defendants
+from npformer.functional import attention_backward, layer_norm_backward, softmax_backward
 from tests.check.functions import normal
 
 
@@ -59,29 +57,14 @@ def test_every_operator_occurs(operator, before, after):
     assert (before, after) in of(everything, operator)
 
 
-def test_the_docstring_names_every_operator():
-    assert {m.operator for m in mutants(everything) if m.operator not in str(module.__doc__)} == set()
-
-
-def places(mutant, function):
-    """In how many places ``after`` for ``before`` makes the mutant of the function."""
-    source, hits = textwrap.dedent(inspect.getsource(function)), 0
-    for index, node in enumerate(ast.walk(ast.parse(source))):
-        if isinstance(node, ast.expr) and ast.unparse(node) == mutant.before:
-            tree, after = ast.parse(source), ast.parse(mutant.after, mode="eval").body
-            place = list(ast.walk(tree))[index]
-            place.__class__, place.__dict__ = type(after), vars(after)
-            hits += ast.unparse(tree) == mutant.source
-    return hits
-
-
-@pytest.mark.parametrize("function", [everything, softmax_backward, layer_norm_backward, linear_backward])
-def test_each_mutant_differs_in_exactly_one_place(function):
+@pytest.mark.parametrize("function", [everything, layer_norm_backward])
+def test_each_mutant_is_another_and_differs_in_one_line(function):
     mutated = mutants(function)
     original = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
     assert len({m.source for m in mutated} | {original}) == len(mutated) + 1
     for mutant in mutated:
-        assert places(mutant, function) == 1, mutant.describe()
+        lines = zip(original.splitlines(), mutant.source.splitlines(), strict=True)
+        assert sum(one != other for one, other in lines) == 1, mutant.describe()
 
 
 def test_the_line_and_the_sentence():
@@ -103,9 +86,7 @@ def test_the_line_and_the_sentence():
 def test_the_original_is_untouched_and_the_mutant_is_wrong():
     before = softmax_backward, softmax_backward.__code__, vars(functional).copy()
     y = np.array([[0.2, 0.3, 0.5]])
-    (mutant,) = [m for m in mutants(softmax_backward) if m.operator == "drop a term" and not m.after.startswith("-")][
-        :1
-    ]
+    mutant = next(m for m in mutants(softmax_backward) if m.operator == "drop a term" and not m.after.startswith("-"))
     dy = np.array([[1.0, 2.0, 4.0]])
     cache = functional.softmax_forward(np.log(y))[1]
     (wrong,), (right,) = mutant.build(dy, cache), softmax_backward(dy, cache)
@@ -141,22 +122,6 @@ def test_nested_mutants_hold_a_mistake_of_a_part_inside_the_whole():
     np.testing.assert_array_equal(wrong[2], right[2])  # dv does not pass through the softmax's backward
     assert not np.allclose(wrong[0], right[0])
     np.testing.assert_array_equal(attention_backward(dout, cache)[0], right[0])
-
-
-def test_there_are_at_least_300_over_operations_and_layers():
-    suspects = defendants()
-    assert len(suspects) >= 300
-    assert {d.op for d in suspects if d.op} == {
-        name.removesuffix("_backward") for name in functional.__all__ if name.endswith("_backward")
-    }
-    assert {d.owner.__name__ for d in suspects if d.owner} >= {
-        "EncoderLayer",
-        "DecoderLayer",
-        "MultiHeadAttention",
-        "LayerNorm",
-    }
-    assert all(d.cases for d in suspects)
-    assert len({(d.mutant.function, d.mutant.line, d.mutant.before, d.mutant.after) for d in suspects}) > 300
 
 
 def test_a_function_whose_code_was_exchanged_has_the_mutants_of_its_new_code():

@@ -36,24 +36,17 @@ PLACES = {
     "[0:2, :, 40:50]": (slice(0, 2), slice(None), slice(40, 50)),
     "[3, 7, 11]": (3, 7, 11),
     "[7, 39, 49]": (7, 39, 49),
-    "[0, 0, 0]": (0, 0, 0),
     "everywhere": (slice(None),),
 }
 
 
-@pytest.mark.parametrize("region", PLACES)
-def test_the_region_of_a_mistake_is_named(region):
-    row = checked(X, times(1.01, *PLACES[region]))
+@pytest.mark.parametrize(
+    ("region", "scales"), [*((region, 1.0) for region in PLACES), ("[3, 7, 11]", SCALES), ("[:, 16:24, 3]", SCALES)]
+)
+def test_the_region_of_a_mistake_is_named(region, scales):
+    row = checked(X, times(1.01, *PLACES[region]), scales)
     assert (row.verdict, row.region) == (WRONG, region)
     assert row.by_direction
-    cause = "wrong everywhere" if region == "everywhere" else f"wrong in {region}"
-    assert cause in " ".join(" ".join(row.lines()).split())
-
-
-@pytest.mark.parametrize("region", ["[3, 7, 11]", "[:, 16:24, 3]", "[5, :, :]"])
-def test_so_it_is_where_the_wrong_entries_are_small(region):
-    row = checked(X, times(1.01, *PLACES[region]), SCALES)
-    assert (row.verdict, row.region) == (WRONG, region)
 
 
 def test_one_hidden_entry_is_found_that_directions_do_not_see():
@@ -80,7 +73,7 @@ def judged(pair, x, **options):
     return row.verdict, row.region
 
 
-@pytest.mark.parametrize("offset", [0, 1e3, 1e6])
+@pytest.mark.parametrize("offset", [0, 1e6])
 def test_terms_that_cancel_are_no_mistake(offset):
     """Far from 0, rounding moves the gradient of LayerNorm by far more than 1e-16."""
     assert judged(layer_norm(), X + offset) == (RIGHT, "")
@@ -89,7 +82,7 @@ def test_terms_that_cancel_are_no_mistake(offset):
         assert judged(wrong, X + offset, explain=False) == (WRONG, region)
 
 
-@pytest.mark.parametrize("scale", [10, 200, 1000])
+@pytest.mark.parametrize("scale", [10, 1000])
 def test_a_saturated_softmax_is_right(scale):
     """Where y is 1 but for rounding, dy − Σ dy·y cancels to 0 or to noise, and true gradients are 1e-20 and less."""
     x = scale * LARGE[:100, :64]

@@ -49,18 +49,6 @@ def ratio_with_another_eps(dy, cache):
     return dy / n, -dy * x / n / (n + 1e-8)
 
 
-def logarithm(p):
-    return np.log(p + 1e-9), p
-
-
-def power(p):
-    return np.sqrt(p) ** 3 + p, p
-
-
-def power_backward(dy, p):
-    return dy * (p**1.500000001 / p * 3 / 2 + 1)
-
-
 P = np.random.default_rng(0).uniform(0.2, 0.9, (3, 4))
 X43, X64, X35, W35, S33, V33 = (normal(*shape) for shape in ((4, 3), (6, 4), (3, 5), (3, 5), (3, 3), (3, 3)))
 
@@ -71,10 +59,8 @@ X43, X64, X35, W35, S33, V33 = (normal(*shape) for shape in ((4, 3), (6, 4), (3,
         (gelu, gelu_with_few_digits, (X43,), "x", "`0.79788456` should be `0.7978845608028654`, in 2 places"),
         (normalised, normalised_with_eps_in_one_place, (X43, 1e-8), "x", "`dy / n` should be `dy / (n + eps)`"),
         (ratio, ratio_with_another_eps, (X43, P.T + 1), "n", "`n + 1e-08` should be `n`"),
-        (logarithm, lambda dy, p: dy / p, (P,), "p", "`p` should be `p + 1e-09`"),
-        (power, power_backward, (P,), "p", "`1.500000001` should be `1.5`"),
     ],
-    ids=["digits", "eps forgotten", "eps too many", "eps of a logarithm", "digits too many"],
+    ids=["digits", "eps forgotten", "eps too many"],
 )
 def test_a_small_error_is_told_by_what_mends_all_of_it(forward, backward, inputs, tensor, text):
     """Each error is between 1e-10 and 1e-7, where nearly every change seems to be near enough."""
@@ -115,15 +101,6 @@ def halved_backward(dy, cache):
     return dy * (beta * 2 * x + np.cos(x))
 
 
-def rational(d, nu):
-    return (1 + 2 * d * d) ** (-nu), (d, nu)
-
-
-def rational_backward(dy, cache):
-    d, nu = cache
-    return -dy * 2 * nu * d * (1 + 2 * d * d) ** (-nu - 1)
-
-
 def cooled(x, temperature=2.0):
     return np.sin(x / temperature), (x, temperature)
 
@@ -137,11 +114,9 @@ def cooled_backward(dy, cache):
     ("forward", "backward", "options", "text"),
     [
         (halved, halved_backward, {"beta": 0.5}, "`beta * 2` should be `beta`"),
-        (halved, halved_backward, {}, "`beta * 2` should be `beta`"),
-        (rational, rational_backward, {"nu": 0.5}, "`-dy * 2` should be `-dy * 4`"),
         (cooled, cooled_backward, {}, "`dy * np.cos(x / temperature) / 2` should be `dy * np.cos(x / temperature)`"),
     ],
-    ids=["an option", "a default in the cache", "an option of one half", "a default of two"],
+    ids=["an option", "a default in the cache"],
 )  # fmt: skip
 def test_a_number_is_no_cause_because_an_option_equals_it_here(forward, backward, options, text):
     """0.5 and beta are the same here, and differ elsewhere."""
@@ -205,16 +180,6 @@ def averaged_backward(dy, x):
     return dy * np.cos(x) / x.shape[1]
 
 
-def projected(x, w):
-    return x @ w / np.sqrt(w.shape[-1]), (x, w)
-
-
-def projected_backward(dy, cache):
-    x, w = cache
-    dh = dy / np.sqrt(x.shape[-1])
-    return dh @ w.T, x.T @ dh
-
-
 def sums(x, w, v):
     return (x @ w) * v / np.sqrt(v.size), (x, w, v)
 
@@ -223,14 +188,6 @@ def sums_backward(dy, cache):
     x, w, v = cache
     dh = dy * v / np.sqrt(x.size)
     return w @ dh, x[:, None] * dh, dy * (x @ w) / np.sqrt(v.size)
-
-
-def rows(x):
-    return np.sin(x).mean(axis=1), x
-
-
-def rows_backward(dy, x):
-    return dy[:, None] * np.cos(x)
 
 
 def masked(x, mask):
@@ -252,16 +209,9 @@ def masked_backward(dy, cache):
             "`(dy * np.arange(6)[:, None]).reshape(2, 3, -1)` should be",
         ),
         (averaged, averaged_backward, (X43,), "`x.shape[1]` should be `x.shape[0]`"),
-        (projected, projected_backward, (normal(4, 6), normal(6, 5)), "`x.shape[-1]` should be `w.shape[1]`"),
         (sums, sums_backward, (normal(6), normal(6, 5), normal(5)), "`x.size` should be `v.size`"),
-        (
-            rows,
-            rows_backward,
-            (normal(4, 4),),
-            "`dy[:, None] * np.cos(x)` should be `dy[:, None] * np.cos(x) / x.shape[1]`",
-        ),
     ],
-    ids=["2·3 = 6", "one axis for another", "5 = 6 - 1", "no axis grows by itself", "a square"],
+    ids=["2·3 = 6", "one axis for another", "no axis grows by itself"],
 )
 def test_lengths_that_fit_by_chance(forward, backward, inputs, text):
     (diagnosis,) = set(told(forward, backward, *inputs).values())
@@ -294,9 +244,8 @@ def test_a_point_counts_only_where_the_right_gradients_are_right():
         return dy * np.sin(x), dy[:4].sum(axis=0)
 
     diagnosis = told(lambda x, b: (np.sin(x) + b, (x, b)), backward, X43, X43[0])
-    assert diagnosis == {"x": "`dy * np.sin(x)` should be `dy * np.cos(x)`"} or diagnosis == {
-        "x": "`np.sin(x)` should be `np.cos(x)`"
-    }
+    assert diagnosis.keys() == {"x"}
+    assert diagnosis["x"].replace("dy * ", "") == "`np.sin(x)` should be `np.cos(x)`"
 
 
 def test_a_mask_that_is_all_true_is_not_dropped_as_the_cause():
