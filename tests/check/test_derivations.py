@@ -27,10 +27,6 @@ def cause(lines, forward=NORM):
     return judge(read(forward + lines)).cause
 
 
-def test_there_are_sixty():
-    assert (len(RIGHT), len(WRONG), len({name for name, *_ in RIGHT + WRONG})) == (30, 30, 60)
-
-
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text, _ in RIGHT])
 def test_no_right_one_is_accused(text):
     judged = judge(read(text))

@@ -34,26 +34,18 @@ def cause(a, n=N, **clues):
 @pytest.mark.parametrize(
     ("factor", "name", "text"),
     [
-        (2.0, "2", "it is 2 times too large everywhere"),
         (0.5, "1/2", "it is 1/2 of what it should be everywhere"),
         (3.0, "3", "it is 3 times too large everywhere; B = 3, too"),
-        (5.0, "T", "it is T = 5 times too large everywhere"),
-        (15.0, "B·T", "it is B·T = 15 times too large everywhere"),
         (1 / 15, "1/(B·T)", "it is 1/(B·T) = 0.06667 of what it should be everywhere"),
-        (6.0, "D", "it is D = 6 times too large everywhere"),
-        (1 / 6, "1/D", "it is 1/D = 0.1667 of what it should be everywhere"),
-        (math.sqrt(6), "√D", "it is √D = 2.449 times too large everywhere"),
         (1 / math.sqrt(6), "1/√D", "it is 1/√D = 0.4082 of what it should be everywhere"),
         (1 / 0.7, "1/(1−p)", "it is 1/(1−p) = 1.429 times too large everywhere"),
-        (1.001, "1.001", "it is 1.001 times too large everywhere"),
         (1.00001, "1.00001", "it is 1.00001 times too large everywhere"),
         (-0.31, "-0.31", "it is -0.31 of what it should be everywhere"),
     ],
 )
 def test_a_constant_factor_and_what_it_equals(factor, name, text):
     diagnosis = by_pattern(factor * N, N, Clues(sizes=SIZES))
-    assert diagnosis.cause.split(" = ")[0] == f"scaled by {name}"
-    assert diagnosis.text == text
+    assert (diagnosis.cause.split(" = ")[0], diagnosis.text) == (f"scaled by {name}", text)
 
 
 SQUARE, HEADS = normal(2, 4, 4), N.reshape(B, T, H, D)
@@ -134,16 +126,12 @@ def test_masked_positions():
     assert cause(leaked, heads, key_visible=VISIBLE) == "wrong at masked positions"
 
 
-@pytest.mark.parametrize(("index", "where"), [(0, "first"), (-1, "last")])
-@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize(("axis", "index", "where"), [(0, 0, "first"), (2, N.shape[2] - 1, "last")])
 def test_one_end_of_an_axis(axis, index, where):
     wrong = N.copy()
     np.moveaxis(wrong, axis, 0)[index] += normal(*wrong.shape[:axis] + wrong.shape[axis + 1 :])
-    diagnosis = by_pattern(wrong, N, Clues())
-    number = range(N.shape[axis])[index]
-    assert diagnosis == Diagnosis(
-        f"wrong at the {where} position", f"only index {number} of axis {axis} is wrong, the {where}"
-    )
+    text = f"only index {index} of axis {axis} is wrong, the {where}"
+    assert by_pattern(wrong, N, Clues()) == Diagnosis(f"wrong at the {where} position", text)
 
 
 def test_a_position_in_the_middle_is_no_pattern():
@@ -153,26 +141,20 @@ def test_a_position_in_the_middle_is_no_pattern():
 
 
 def test_sums_over_an_axis():
-    for axis in range(3):
-        total = np.broadcast_to(N.sum(axis=axis, keepdims=True), N.shape)
-        for wrong, word in ((total, "summed"), (total / N.shape[axis], "averaged")):
-            diagnosis = by_pattern(wrong, N, Clues())
-            assert diagnosis == Diagnosis("axis summed twice", f"it is {word} over axis {axis} once too often")
+    for axis, word, divisor in ((1, "summed", 1), (2, "averaged", H * D)):
+        wrong = np.broadcast_to(N.sum(axis=axis, keepdims=True), N.shape) / divisor
+        text = f"it is {word} over axis {axis} once too often"
+        assert by_pattern(wrong, N, Clues()) == Diagnosis("axis summed twice", text)
 
 
-@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-5, 3e-7])
+@pytest.mark.parametrize("size", [1.0, 3e-7])
 def test_noise_is_no_pattern(size):
     """Random errors, on tensors of many shapes, with every clue there is: better no diagnosis than a guess."""
     rng = np.random.default_rng(1)
-    shapes = [(7, 4), (4, 4), (3, 5, 12), (3, 2, 5, 6), (6,), (12,), (2, 3, 4)]
-    fired = []
-    for _ in range(60):
-        for shape in shapes:
-            n = rng.normal(size=shape)
-            a = n + size * rng.normal(size=shape)
-            clues = Clues(SIZES, TOKENS, VISIBLE, 2)
-            fired.append(by_pattern(a, n, clues).cause)
-    assert set(fired) == {UNKNOWN.cause}
+    for shape in 30 * [(7, 4), (4, 4), (3, 5, 12), (3, 2, 5, 6), (6,), (12,), (2, 3, 4)]:
+        n = rng.normal(size=shape)
+        a = n + size * rng.normal(size=shape)
+        assert by_pattern(a, n, Clues(SIZES, TOKENS, VISIBLE, 2)) == UNKNOWN
     assert UNKNOWN.text == "no known pattern fits"
 
 
@@ -188,20 +170,13 @@ def test_a_mutant_explains_all_tensors_or_none():
         "scale by 2": {"x": 2 * N, "w": N, "bias": 1e-17 * N[0, 0]},
         "drop a term": {"x": 2 * N, "w": N + 1, "bias": 1e-17 * N[0, 0]},
     }
-    clues = Clues(mistakes=[other, double], rerun=lambda mutant: gradients[mutant.operator])
+    crash = SimpleNamespace(operator="swap operands")  # a KeyError
+    clues = Clues(mistakes=[crash, other, double], rerun=lambda mutant: gradients[mutant.operator])
     claimed = {"x": 2 * N, "w": N, "bias": 1e-17 * N[0, 1]}
     assert explaining_mutant(claimed, clues) is double
     assert explaining_mutant(claimed | {"w": N + 2}, clues) is None
     assert explaining_mutant({"w": N + 1}, clues) is other  # of a large check, the wrong tensors alone are compared
     assert explaining_mutant(claimed, Clues(mistakes=[double])) is None
-
-
-def test_a_mutant_that_crashes_explains_nothing():
-    def rerun(mutant):
-        raise ValueError("shapes")
-
-    crash = SimpleNamespace(operator="swap operands")
-    assert explaining_mutant({"x": N}, Clues(mistakes=[crash], rerun=rerun)) is None
 
 
 def test_the_report_says_it():

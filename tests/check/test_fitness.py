@@ -16,14 +16,8 @@ SQUARE = normal(3, 3, seed=1)
 POSITIVE = SQUARE @ SQUARE.T + 3 * np.eye(3)
 
 
-def by_method(x):
-    return x.var(axis=-1, keepdims=True)
-
-
 STATISTICS = {
     "np.var": lambda x: np.var(x, axis=-1, keepdims=True),
-    "var()": by_method,
-    "np.std": lambda x: np.std(x, axis=-1, keepdims=True) ** 2,
     "std()": lambda x: x.std(axis=-1, keepdims=True) ** 2,
     "np.absolute": lambda x: np.mean(np.abs(x - row_mean(x)) ** 2, axis=-1, keepdims=True),
 }
@@ -59,13 +53,6 @@ def cholesky(factor=1):
     return forward, backward
 
 
-def eigvalsh(factor=1):
-    def forward(a):
-        return np.linalg.eigvalsh(a), np.linalg.eigh(a.real)[1]
-
-    return forward, lambda dy, v: factor * (v * dy) @ v.T
-
-
 def slogdet(factor=1):
     return lambda a: (np.linalg.slogdet(a)[1], np.linalg.inv(a).T), lambda dy, inverse: factor * dy * inverse
 
@@ -77,7 +64,6 @@ CALLS = [
     ("np.linalg.norm", l2_norm, l2_norm, X, {}),
     ("np.absolute", size, size, X, {}),
     ("np.linalg.cholesky", cholesky, cholesky, POSITIVE, SYMMETRIC),
-    ("np.linalg.eigvalsh", eigvalsh, eigvalsh, POSITIVE, SYMMETRIC),
     ("np.linalg.slogdet", slogdet, slogdet, POSITIVE, SYMMETRIC),
 ]
 
@@ -97,9 +83,7 @@ def test_a_fit_forward_has_no_note():
     assert (report.ok, report.notes) == (True, ())
 
 
-@pytest.mark.parametrize(
-    "error", [TypeError("no complex numbers"), ValueError(""), AssertionError(), KeyError("c"), RuntimeError("a\nb")]
-)
+@pytest.mark.parametrize("error", [TypeError("no complex numbers"), AssertionError(), RuntimeError("a\nb")])
 def test_whatever_a_foreign_forward_raises_at_complex_numbers_it_is_unfit_and_no_error(error):
     def forward(x):
         if np.iscomplexobj(x):

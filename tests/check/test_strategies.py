@@ -28,14 +28,6 @@ def test_shapes_keep_to_the_budget(shape):
     assert math.prod(shape) <= 2000
 
 
-@SETTINGS
-@given(strategies.shapes(0, 2, sides=(), min_side=5, max_side=9, max_elements=30))
-def test_shapes_of_other_sides(shape):
-    assert len(shape) <= 2
-    assert all(5 <= side <= 9 for side in shape)
-    assert math.prod(shape) <= 30
-
-
 def test_every_side_that_is_liked_occurs_and_others_do():
     seen = []
     places = set()
