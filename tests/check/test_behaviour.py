@@ -10,7 +10,6 @@ import pytest
 
 from npformer.check import gradcheck
 from npformer.check.report import RIGHT
-from npformer.layers import LayerNorm
 from tests.check.functions import normal
 from tests.check.own_code import line_of
 
@@ -128,18 +127,6 @@ def by_column_back(dy, cache):
 def test_what_keeps_to_all_that_has_no_problem(pair):
     report = gradcheck(pair, np.random.default_rng(0).normal(size=(13, 9)))
     assert (report.ok, report.problems, report.notes) == (True, (), ())
-
-
-def test_a_layer_that_changes_dy_or_its_input(numpy64):
-    class Hasty(LayerNorm):
-        def backward(self, dy, cache):
-            dx = super().backward(dy, cache)
-            dy *= 0
-            return dx
-
-    x = normal(2, 3, 4)
-    assert gradcheck(LayerNorm(4, backend=numpy64), x).problems == ()
-    assert [problem[:19] for problem in gradcheck(Hasty(4, backend=numpy64), x).problems] == ["backward changes dy"]
 
 
 def branching(x, mode="cube", mask=None):

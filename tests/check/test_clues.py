@@ -5,11 +5,11 @@ import math
 import numpy as np
 
 from npformer import functional
-from npformer.check.diagnosis.clues import all_layers, clues_of, with_reference
+from npformer.check.diagnosis.clues import clues_of, with_reference
 from npformer.check.diagnosis.mutants import nested_mutants
 from npformer.check.subject import subject
 from npformer.functional import AttentionMask, Draw
-from npformer.layers import EncoderLayer, Layer, LayerNorm, MultiHeadAttention, RandomKey
+from npformer.layers import Layer, LayerNorm, MultiHeadAttention, RandomKey
 from tests.check.functions import normals
 
 normal = normals()
@@ -86,14 +86,3 @@ def test_layers_are_compared_with_the_method_that_they_override(numpy64):
         assert {m.function for m in referenced(kind(12, backend=numpy64), X).mistakes} == {"backward", "join_backward"}
     for layer in (LayerNorm(12, backend=numpy64), Fresh(numpy64)):
         assert list(referenced(layer, X).mistakes) == []
-
-
-def test_all_layers(numpy64):
-    layer = EncoderLayer(4, 2, 6, backend=numpy64)
-    layer.norm2 = layer.norm1
-    layers = all_layers(layer)
-    assert layers[0] is layer
-    assert len(layers) == len(set(map(id, layers)))
-    names = {type(part).__name__ for part in layers}
-    assert names == {"EncoderLayer", "MultiHeadAttention", "Linear", "LayerNorm", "FeedForward"}
-    assert all_layers(object()) == []

@@ -2,12 +2,10 @@
 
 import re
 
-import numpy as np
 import pytest
 
 from benchmarks.corpus.pairs import pairs
 from npformer.check.derivations import TEMPLATES, judge, read, template
-from npformer.check.derivations.point import Point
 from npformer.errors import ConfigError, DataError
 
 NORM = """x: (N, C)
@@ -137,14 +135,6 @@ def test_names_are_not_taken_for_others():
 @pytest.mark.parametrize("lines", ["x: (N, C)\ny = np.maximum(x, 0)\ndx = dy * x", "x: (3, 4)\ny = x * 3\ndx = 9 * dy"])
 def test_what_fits_the_drawn_sizes_alone_is_not_told(lines):
     assert "` should be" not in "\n".join(judge(read(lines)).cause.sentences)
-
-
-def test_measured_is_derived():
-    """Of y = x·w the derivatives are known; |x| is not analytic, and measured by differences."""
-    point = Point(read("x: (N, C)\nw: (C, F)\ny = np.abs(x) @ w\ndx = ..."), 0)
-    x, w = point.values["x"], point.values["w"]
-    assert np.allclose(point.truth("w"), np.abs(x).T @ point.upstream, rtol=1e-9)
-    assert np.allclose(point.truth("x"), point.upstream @ w.T * np.sign(x), rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,8 @@
 """The judge of kernels: what each kind of cheat, crash and mistake is called, and what is called right beside them."""
 
-import numpy as np
 import pytest
 
 from npformer.check.kernels import judging, process
-from npformer.check.kernels.child.memory import FILLS, Memory
 from npformer.check.kernels.files import tasks_of
 from npformer.check.kernels.judging import judged
 from npformer.check.kernels.process import Ended, KernelProcess
@@ -292,20 +290,6 @@ def test_names_choose_reference_and_precision(tmp_path):
         tasks_of([str(tmp_path)], str(tmp_path / "of"), "tf32")
     with pytest.raises(ConfigError, match="expected Python files in"):
         tasks_of([str(tmp_path / "empty")], str(tmp_path / "of"), "tf32")
-
-
-def test_memory_is_guarded_and_used_again():
-    memory = Memory()
-    lent = memory.lend("x", np.arange(6.0).reshape(2, 3))
-    assert lent.faults() == []
-    lent.array[0, 0] = 7
-    assert lent.faults() == ["changes x, which other code still needs"]
-    lent.raw[-1] = 0
-    assert "writes past the end of x" in lent.faults()
-    memory.give_back([lent])
-    again = memory.lend_to_write("y", "<f8", [3, 2], 1)
-    assert again.raw is lent.raw
-    assert np.all(again.array == FILLS[1])
 
 
 def test_no_process_is_left(judge, monkeypatch):

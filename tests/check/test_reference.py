@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from npformer.check.precision.reference import DIRECTIONS, SAMPLED, Reference
-from npformer.check.precision.rounding import Level, Rounding
 from npformer.check.subject import subject
 from tests.check.functions import normal, normals
 
@@ -96,25 +95,3 @@ def test_the_terms_of_a_formula_are_named_with_what_they_add():
     for text, lost in expected.items():
         np.testing.assert_allclose(terms[text]["x"][:6], lost, atol=1e-12, err_msg=text)
     assert looked(WAYS["forward"])[0].terms(R, at, {}) == {}
-
-
-def test_what_it_errs_in_float32_is_some_roundings_and_none_if_the_result_is_exact():
-    reference, _ = looked(WAYS["pair"])
-    numeric = reference.in_float32(R, {"x": X.astype(np.float32).astype(float), "w": W})["x"]
-    assert np.all(np.abs(numeric) < 20 * 2.0**-24)
-    assert np.any(numeric != 0)
-
-
-def test_roundings_go_through_a_pair_and_are_seen_to():
-    level = Level(2.0**-8, 2.0**-8)
-    at = {"x": X, "w": W}
-    outside = (lambda x, w: (np.sin(np.asarray(x)) * np.asarray(w), (x, w)), backward)
-    for way, is_seen, is_elementary in (
-        (WAYS["pair"], True, True), (WAYS["forward"], True, False), (outside, False, False),
-    ):  # fmt: skip
-        reference, _ = looked(way)
-        exact = reference.gradients(R, at)
-        moved = reference.gradients(R, at, Rounding(0, level, level))
-        assert (reference.is_seen, reference.is_elementary) == (is_seen, is_elementary)
-        assert np.any(moved["x"] != exact["x"])
-        np.testing.assert_allclose(moved["x"], exact["x"], atol=0.3)

@@ -11,7 +11,6 @@ import pytest
 from npformer.check import gradcheck
 from npformer.check.adapters.stateful import from_object
 from npformer.check.repairs import budget
-from npformer.check.repairs.source import pool
 from tests.check.functions import normals, told
 from tests.check.own_code import Plus, Untransposed, changed, line_of
 
@@ -227,11 +226,6 @@ def test_names_that_are_never_used_are_a_hint_and_no_cause():
     assert {row.diagnosis for row in rows} == {
         "no known pattern fits; `unused` is computed and never used in long_backward"
     }
-
-
-def test_names_that_are_never_used_are_tried_first():
-    values = {name: np.ones(2) for name in ("a", "bb", "unused")}
-    assert list(pool(values, ["unused"]))[:3] == ["unused", "a", "bb"]
 
 
 @pytest.mark.parametrize("limit", ["count", "time"])

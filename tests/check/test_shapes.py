@@ -51,10 +51,6 @@ def test_no_axis_shrinks_to_one_by_itself_since_it_would_be_broadcast():
     assert not any("= 1, the rest" in name for name in named({"x": x}, lambda size: True, ()))
 
 
-def test_an_axis_of_one_stays():
-    assert named({"x": np.ones((1, 1))}, lambda size: True) == []
-
-
 def test_what_is_there_stays_and_the_rest_is_drawn_from_it():
     x = np.array([[1.0, 2.0], [3.0, 4.0]])
     there = resized({"x": x}, Size("", (("x", 1),), 40), np.random.default_rng(0))["x"]

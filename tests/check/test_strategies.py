@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 
-import npformer as npf
 from npformer.check.cases import strategies
 from npformer.errors import ConfigError, ShapeError
 from npformer.extras import install
@@ -82,26 +81,6 @@ def test_pairs_broadcast_to_one_of_them_in_either_order():
 
     look()
     assert all(wider.values())
-
-
-@hypothesis.settings(SETTINGS, max_examples=20)
-@given(
-    strategies.broadcasting_pairs(strategies.shapes(1, 2, max_elements=40)).flatmap(
-        lambda pair: st.tuples(*map(strategies.arrays, pair))
-    )
-)
-def test_a_product_that_broadcasts_is_checked_with_them(pair):
-    def summed(gradient, like):
-        extra = tuple(range(gradient.ndim - like.ndim))
-        short = tuple(i for i, side in enumerate(like.shape) if side == 1)
-        return gradient.sum(axis=extra).sum(axis=short, keepdims=True)
-
-    def backward(dy, cache):
-        a, b = cache
-        return summed(dy * b, a), summed(dy * a, b)
-
-    report = npf.gradcheck((lambda a, b: (a * b, (a, b)), backward), *pair, allow_length_one=True, explain=False)
-    assert report.ok, str(report)
 
 
 def test_without_hypothesis_the_error_says_what_to_install(monkeypatch):

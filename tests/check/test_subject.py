@@ -3,11 +3,8 @@
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN
 from npformer.check import gradcheck
-from npformer.functional import AttentionMask
 from npformer.layers import Linear, MultiHeadAttention, RandomKey
-from tests.check.functions import normal
 from tests.check.own_code import Gate, Scaled, expect_right
 from tests.check.small_models import SRC, TGT, X
 from tests.check.small_models import model as small_model
@@ -26,15 +23,6 @@ def test_a_users_layer_of_layers_is_checked(numpy64):
     expect_right(Scaled(numpy64), X[0, :, :3], rows=["x", "inner.weight", "inner.bias", "scale"])
     wrong = gradcheck(Doubling(numpy64), X[0, :, :3])
     assert [row.tensor for row in wrong.rows if not row.ok] == ["x"]
-
-
-def test_a_pair_of_the_table_is_checked_and_other_inputs_are_passed_on():
-    tokens = np.array([[1, 3, 1], [1, 0, 4]])
-    assert gradcheck(PLAIN.embedding, tokens, normal(5, 2), 1.5).ok
-    visible = np.array([[True, True, False], [False, True, True]])
-    q, k, v = normal(3, 2, 2, 3, 4, seed=1)
-    report = expect_right(PLAIN.attention, q, k, v, mask=AttentionMask(visible, causal=True), rows=["q", "k", "v"])
-    assert report.name == "attention"
 
 
 def test_a_forward_may_write_its_output_into_the_same_memory_each_time():

@@ -111,6 +111,7 @@ def test_none_for_what_wants_no_gradient():
         expect_right(report, "x")
         assert report.notes == ("passed on unchecked: w (constant)",)
     assert not checked(target, torch.tensor(X), torch.tensor(X + 1), explain=False).ok  # neither is said to be constant
+    assert not checked(target, x, X + 1, explain=False).ok, "NumPy's arrays cannot say that they want none"
     assert x.grad is None
 
 
@@ -129,21 +130,6 @@ def test_functions_of_tensors():
 def test_numbers_without_axes():
     expect_right(checked(lambda x, s: (x * s).square().mean(), X, np.array(0.5)), "x", "s")
     assert checked(squaring(lambda ctx, dy: dy.zero_()), np.array(0.5)).problems[0].startswith("backward changes dy")
-
-
-def test_inputs_written_to_and_with_gaps():
-    seen = []
-
-    def in_place(x):
-        seen.append(x.stride())
-        return x.mul_(2).sin_()
-
-    for x, strides in ((X, (4, 1)), (np.asarray(RNG.normal(size=(3, 8)))[..., ::2], (8, 2))):
-        before = x.copy()
-        assert checked(in_place, x).ok
-        assert strides in seen
-        np.testing.assert_array_equal(x, before)
-        seen.clear()
 
 
 def test_numbers_that_need_a_check_without_the_complex_step():
@@ -167,14 +153,6 @@ def test_an_upstream_gradient_lies_as_it_is_given():
     for dy in (y, np.broadcast_to(y[:1], y.shape), np.repeat(y, 2, axis=1)[:, ::2]):
         np.testing.assert_array_equal(pair.backward(dy, cache)[0], dy)
     assert seen == [(4, 1), (0, 1), (8, 2)]
-
-
-def test_inputs_keep_their_precision_outside_of_a_check():
-    pair = from_torch(lambda x: x * 2)
-    for dtype in ("float32", "float64"):
-        y, cache = pair.forward(X.astype(dtype))
-        assert y.dtype == dtype
-        assert pair.backward(y, cache)[0].dtype == dtype
 
 
 def test_a_backward_that_draws_its_own_numbers_is_wrong():
@@ -453,22 +431,6 @@ def test_tied_frozen_and_integer():
             return self.out(self.table(tokens))
 
     expect_right(checked(Tied(), np.array([[1, 2, 2], [3, 0, 6]])), "table.weight")
-
-
-def test_several_outputs_and_a_state_that_a_call_changes():
-    class Counting(torch.nn.LSTM):
-        def __init__(self):
-            super().__init__(4, 3, batch_first=True)
-            self.register_buffer("calls", torch.zeros(()))
-
-        def forward(self, x):
-            self.calls += 1
-            y, (h, c) = super().forward(x)
-            return y * self.calls, h, c
-
-    module = Counting()
-    checked(module, RNG.normal(size=(2, 3, 4)), complex_step=False).raise_if_failed()
-    assert float(module.calls) == 0
 
 
 def test_what_is_refused():
