@@ -139,6 +139,18 @@ def test_a_constant_may_be_complex_and_keeps_its_layout_and_may_not_be_changed()
     assert problem == "forward or backward changes its input z; work on a copy"
 
 
+def test_a_layer_s_float_beside_a_symmetric_matrix():
+    class Power:
+        def forward(self, x, c):
+            return power(x, c)
+
+        def backward(self, dy, cache):
+            return power_backward(dy, cache, 1.001)
+
+    report = gradcheck(Power(), normal(3, 3), 0.5, structure="symmetric", explain=False)
+    assert verdicts(report) == {"x": RIGHT, "c": WRONG}
+
+
 @pytest.mark.parametrize(("constant", "shown"), [("q", "q"), ([0, 2], "2"), ("p['u']", r"p\['u'\]")])
 def test_a_constant_that_is_no_input_is_refused(constant, shown):
     pair = (lambda x, p: (x * p["w"], None), lambda dy, _: (dy, None))

@@ -193,11 +193,6 @@ def masked(x, mask):
     return np.where(mask, np.sin(x), x), (x, mask)
 
 
-def masked_backward(dy, cache):
-    x, mask = cache
-    return dy * np.cos(2 * x) * mask
-
-
 @pytest.mark.parametrize(
     ("forward", "backward", "inputs", "text"),
     [
