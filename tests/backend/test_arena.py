@@ -107,14 +107,6 @@ def test_a_frozen_segment_is_in_no_run_and_never_moves(packed, frozen):
     assert not arena.view(optimizer.m, segment).any()
 
 
-def test_everything_frozen_or_nothing_there_is_no_run(numpy32):
-    arena, _ = new_arena(numpy32)
-    for name in SHAPES:
-        arena.configure(name, trainable=False)
-    assert list(arena.runs()) == []
-    assert list(Arena([], numpy32).runs()) == []
-
-
 def test_configure_takes_names_prefixes_and_aliases_and_nothing_in_between(packed):
     arena, _ = packed
     arena.configure("a", lr_scale=2.0)
@@ -157,15 +149,6 @@ def test_a_replica_shares_values_and_has_its_own_gradients(packed):
         assert copy.grad.ctypes.data % 64 == 0
     replica.zero_grad()
     assert not copies["b.weight"].grad.any()
-
-
-def test_gradients_of_replicas_are_added(numpy64):
-    arena, parameters = new_arena(numpy64)
-    replica = arena.replica((name, Parameter(name, p.data), ()) for name, p in parameters.items())
-    arena.grads[...], replica.grads[...] = 3, np.arange(arena.size)
-    arena.add_gradients(replica)
-    assert np.array_equal(arena.grads, 3 + np.arange(arena.size))
-    assert np.array_equal(replica.grads, np.arange(arena.size))
 
 
 def test_an_arena_of_nothing():

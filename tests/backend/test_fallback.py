@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, Ops, Pair, get_backend
-from npformer.backend.fallback import takes_real, with_fallback
+from npformer.backend.fallback import with_fallback
 from npformer.check.cases.random_cases import usual_inputs
 from npformer.functional import OPERATIONS
-from npformer.layers import LayerNorm
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam
 from npformer.training import TrainStep
@@ -84,25 +83,6 @@ def test_each_backward_gets_its_own_forwards_cache():
         dx, PLAIN.linear.backward(1j * z, PLAIN.linear.forward(*complex_)[1], (expected, None))
     )
     np.testing.assert_array_equal(total, expected)
-
-
-def test_shared_parts_are_unchanged_and_names_stay():
-    ops = with_fallback(dataclasses.replace(REFUSING, gelu=PLAIN.gelu), PLAIN)
-    assert ops.gelu is PLAIN.gelu
-    assert ops.linear is not REFUSING.linear
-    assert with_fallback(PLAIN, REFUSING).linear.forward.__name__ == "linear_forward"
-
-
-def test_which_numbers_fast_kernels_take():
-    assert [letter for letter in "fdgeFDG?bBhHiIlLqQ" if takes_real(letter)] == ["f", "d"]
-
-
-def test_whole_numbers_are_not_cut_off(any32):
-    """A kernel that wrote into memory like x's would round the result down to a whole number, or refuse."""
-    x = np.arange(12).reshape(3, 4) ** 2
-    y, cache = LayerNorm(4, backend=any32).forward(x)
-    np.testing.assert_allclose(y, (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True), rtol=1e-4)
-    assert len(cache) == 1
 
 
 def test_nothing_falls_back_while_training(kernels, dtype):

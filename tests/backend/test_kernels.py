@@ -10,7 +10,6 @@ import pytest
 import npformer
 from npformer.backend import PLAIN
 from npformer.backend.fallback import with_fallback, with_one_precision
-from npformer.backend.numpy.kernels import KERNELS
 from npformer.backend.ops import kernels_in
 from npformer.backend.select import numba_problem
 from npformer.check.cases.random_cases import usual_inputs
@@ -57,13 +56,6 @@ def test_kernels_are_found_by_their_names(folder):
     assert len(kernels) == FOLDERS[folder], ", ".join(kernels)
     for op, pair in kernels.items():
         assert [half.__name__ for half in pair] == [f"{op}_forward", f"{op}_backward"]
-
-
-def test_numpys_table_has_them_all(table):
-    """And the compiled table has more."""
-    replaced = kernels_of("backend.numpy") | (set() if table is KERNELS else kernels_of("engine.numba"))
-    for op, pair in vars(PLAIN).items():
-        assert (getattr(table, op) is pair) == (op not in replaced), op
 
 
 @EVERY_SHAPE

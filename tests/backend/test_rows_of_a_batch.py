@@ -76,13 +76,3 @@ def test_parts_of_a_batch_are_parts_of_the_whole(any64, op, size, draw):
         for actual, true in zip(part, whole, strict=True):
             assert np.array_equal(actual == 0, true[rows] == 0), "other numbers are dropped"
             np.testing.assert_allclose(actual, true[rows], rtol=1e-9, atol=1e-9 * np.max(np.abs(true)))
-
-
-@pytest.mark.parametrize("op", DRAWING)
-def test_rows_drawn_from_the_start_would_be_seen(any64, op):
-    pair, inputs = pair_for(any64.ops, op), inputs_for(op, 3, 5)
-    dy, whole = run(pair, inputs, DRAWS["small"], None)
-    rows = slice(3, 7)
-    some = tuple(x[rows] if has_rows(x) else x for x in inputs)
-    _, part = run(pair, some, DRAWS["small"], tuple(d[rows] for d in dy))
-    assert any(not np.array_equal(actual == 0, true[rows] == 0) for actual, true in zip(part, whole, strict=True))

@@ -2,7 +2,6 @@
 
 import gc
 import threading
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any
@@ -152,21 +151,6 @@ def test_an_array_handed_to_another_thread_is_kept_there():
     assert (box[0] == 7).all()  # also after its thread has ended
     span = range(address(box[0]) - SHAPE[1], address(box[0]) + box[0].nbytes)
     assert not any(address(empty(SHAPE, np.uint8)) in span for _ in range(5))
-
-
-@on_a_new_thread
-def test_unused_memory_is_given_up_when_sizes_change(monkeypatch):
-    monkeypatch.setattr(workspace, "KEEP", 1 << 20)
-
-    tracemalloc.start()
-    try:
-        for step in range(60):  # each size half as large again as the one before the last
-            for size in (1 << 18, 3 << 17, 5 << 17):
-                empty((size + step * 20_000,), np.uint8)
-        held = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert held < 6 << 20
 
 
 @on_a_new_thread

@@ -206,11 +206,11 @@ def test_a_user_defined_mechanism_is_called_at_every_step():
     assert Mine.calls == 2 * 5  # two threads
 
 
-def test_a_hundred_shapes_leave_no_more_records_than_are_kept(monkeypatch):
+def test_many_shapes_leave_no_more_records_than_are_kept(monkeypatch):
     """Those used last, each seen twice; and the memory that they share has what the largest of them needs."""
     monkeypatch.setattr(replay, "MOST_SHAPES", 5)
     step = new_step(build(backend(threads=1)))
-    shapes = [(b, s, t) for b in (1, 2, 3, 4) for s in (1, 3, 5, 7, 8) for t in (2, 3, 5, 6, 8)]
+    shapes = [(b, s, t) for b in (1, 2, 4) for s in (1, 3, 8) for t in (2, 5, 8)]
     kept = []
     for shape in shapes[::-1]:
         for batch in batches(2, shape):

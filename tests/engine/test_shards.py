@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 
 from npformer.backend import Pair, get_backend
-from npformer.layers import RandomKey
-from npformer.optim.step_inputs import StepInputs, shards_of
-from npformer.training import TrainStep
 from tests.engine.conftest import CASES, bits, build, new_step, trained, trained_through_changes
 from tests.outputs import unchanged
 
@@ -47,34 +44,6 @@ def test_any_number_of_threads_gives_the_result_of_one(case, on_threads):
     alone = trained(new_step(build(on_threads(1), **changes), **options), BATCHES)
     for threads in (2, 3, 5):
         same(trained(new_step(build(on_threads(threads), **changes), **options), BATCHES), alone)
-
-
-def test_rows_are_counted_from_the_first_of_their_micro_batch(numpy_on_threads):
-    """So a micro-batch draws the masks that it would draw wherever it stood in the batch."""
-    backend = numpy_on_threads(1)
-    shares = [[(slice(0, 2), 0.3), (slice(2, 4), 0.3)], [(slice(4, 6), 0.3), (slice(6, 7), 0.1)]]
-    shards = shards_of(StepInputs(0, None, shares, EVEN[:2], EVEN[2]), backend)
-    assert [[each.rows for each in micro] for micro in shards] == [
-        [slice(0, 2), slice(2, 4)],
-        [slice(0, 2), slice(2, 3)],
-    ]
-    for micro, micro_share in zip(shards, shares, strict=True):
-        for shard, (rows, share) in zip(micro, micro_share, strict=True):
-            assert shard.share == share
-            assert all(np.array_equal(here, ids[rows]) for here, ids in zip(shard.batch, EVEN, strict=True))
-
-
-def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(numpy_on_threads, monkeypatch):
-    """Without n_i/N, or with each part's masks drawn from the start, the test above would fail."""
-    alone = trained(new_step(build(numpy_on_threads(1))), BATCHES)
-    with monkeypatch.context() as patch:
-        shares = TrainStep._shares
-        patch.setattr(TrainStep, "_shares", lambda *args: [[(rows, 1 / 3) for rows, _ in shares(*args)[0]]])
-        with pytest.raises(AssertionError, match="loss, 0"):
-            same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
-    monkeypatch.setattr("npformer.training.descent.RandomKey", lambda *words, first_row: RandomKey(*words))
-    with pytest.raises(AssertionError, match="loss, 0"):
-        same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
 
 
 def test_changes_between_steps_reach_every_thread(numpy_on_threads):

@@ -58,14 +58,14 @@ def injected(count, kernels):
     return ("damage", "files", "noticed", *RESULTS), rows, any(outcome != [True, "right"] for _, outcome in measured)
 
 
-def measure(folder, count, unchecked=False):
-    """Try count damaged files; unchecked: without the digest. Returns (the kind of damage, the outcome) of each."""
-    whole = [[name, str(folder / "whole"), unchecked] for name in KERNELS]
+def measure(folder, count):
+    """Try count damaged files. Returns (the kind of damage, the outcome) of each."""
+    whole = [[name, str(folder / "whole")] for name in KERNELS]
     outcomes = tried(whole) + tried(whole)
     if outcomes != [[True, "right"]] * 2 + [[False, "right"]] * 2:
         raise RuntimeError(f"expected kernels to be compiled, kept and found again, got {outcomes}")
     cases = list(damaged(folder, folder / "whole" / "npformer", count, random.Random(0)))
-    return list(zip((kind for kind, *_ in cases), tried([[*rest, unchecked] for _, *rest in cases]), strict=True))
+    return list(zip((kind for kind, *_ in cases), tried([rest for _, *rest in cases]), strict=True))
 
 
 def damaged(folder, whole, count, rng):
@@ -84,18 +84,16 @@ def damaged(folder, whole, count, rng):
 
 
 def tried(cases):
-    """[whether a file was refused, "right", "wrong", "error" or "crash"] of each (kernel, folder, unchecked)."""
+    """[whether a file was refused, "right", "wrong", "error" or "crash"] of each (kernel, folder)."""
     said = answers("tests.faults.kernel_cache:loaded", cases, 120, 25)
     return [[False, "crash"] if isinstance(answer, dict) else answer for answer in said]
 
 
-def loaded(name, folder, unchecked):
+def loaded(name, folder):
     """The outcome of one file, in a process of its own."""
-    from npformer.engine.numba import add_and_compare, kernel_files, kernel_folder
+    from npformer.engine.numba import add_and_compare, kernel_folder
     from npformer.engine.numba.compiling import Kernel, inlined, named
 
-    if unchecked:
-        kernel_files.read = lambda path, key: path.read_bytes()[kernel_files.HEAD :] if path.exists() else None
     os.environ[kernel_folder.VARIABLE] = folder
     kernel_folder.place.cache_clear()
     known, noticed = named(name), False

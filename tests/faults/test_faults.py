@@ -1,7 +1,4 @@
-"""Damaged files of every kind are read, or refused as documented; the programs that make faults notice every kind.
-
-Kernel files: no fault with the digest check, and faults without it. And memory after many shapes.
-"""
+"""Damaged files of every kind are read, or refused as documented; and what the programs that make faults count."""
 
 import collections
 import subprocess
@@ -12,37 +9,10 @@ import pytest
 from benchmarks.harness import ROOT
 from npformer.backend.select import numba_problem
 from tests.faults import files, interrupts, kernel_cache, memory
-from tests.faults.kernel_cache import DAMAGES, KERNELS, tried
+from tests.faults.kernel_cache import DAMAGES
 from tests.faults.subjects import SUBJECTS
 
 NUMBA = pytest.mark.skipif(numba_problem() is not None, reason=str(numba_problem()))
-
-FAULTY = """if True:
-    from npformer.errors import DataError
-    from tests.faults import files
-    from tests.faults.subjects import Subject
-
-    def loop(root):
-        while True:
-            pass
-
-    def reader(error):
-        def read(root):
-            raise error
-        return read
-
-    readers = {
-        "refused": reader(DataError("no")), "undocumented": reader(ValueError("no")), "read": lambda root: None,
-        "too large": lambda root: bytearray(300_000_000), "too long": loop, "silent": lambda root: object(),
-    }
-    files.SUBJECTS = tuple(
-        Subject(name, lambda kept, draw: {}, read, (DataError,), exact=name == "silent")
-        for name, read in readers.items()
-    )
-    files.SECONDS = 0.2
-    for number, name in enumerate(readers):
-        print(name, "|", files.outcome(number)["outcome"])
-"""
 
 
 def test_two_hundred_files_are_read_or_refused():
@@ -54,13 +24,6 @@ def test_two_hundred_files_are_read_or_refused():
         counts[one["outcome"]] += 1
     assert counts["refused"] > 100
     assert counts["read"] > 10
-
-
-def test_every_fault_is_seen():
-    command = [sys.executable, "-c", FAULTY]  # in its own process: its memory is limited
-    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    assert all(len(set(line.split(" | "))) == 1 for line in output.splitlines()), output
-    assert len(output.splitlines()) == 6
 
 
 def test_the_command():
@@ -83,16 +46,8 @@ def test_a_row_for_each_kind_of_work():
 
 
 @NUMBA
-def test_damage_costs_a_compilation_and_is_fatal_without_the_digest(tmp_path):
+def test_damage_costs_a_compilation():
     _, rows, harmed = kernel_cache.injected(6, None)
     assert [row[0] for row in rows] == [*DAMAGES, "all"]
     assert rows[-1] == ["all", 6, 6, 6, 0, 0, 0]
     assert not harmed
-    unnoticed = dict(kernel_cache.measure(tmp_path, 6, unchecked=True))
-    assert unnoticed["emptied"] == unnoticed["cut short"] == [False, "error"]
-
-
-@NUMBA
-def test_a_process_that_ends_is_a_crash_and_the_next_case_goes_on(tmp_path):
-    cases = [[kernel, str(tmp_path), False] for kernel in ("no.such", KERNELS[0], "no.such")]
-    assert tried(cases) == [[False, "crash"], [True, "right"], [False, "crash"]]

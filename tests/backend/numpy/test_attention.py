@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
-from npformer.backend.numpy.attention import score_caps
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
 from npformer.functional.linear_attention import CHUNK
 
@@ -94,17 +93,6 @@ def test_local_attention_equals_the_plain_pair(agree, dtype, shape, mask, draw):
         assert agree("local_attention", *three_of_one(dtype, *shape), masked, draw)
 
 
-@EVERY_PATTERN
-def test_local_attention_equals_attention_with_the_same_mask(table, mask):
-    inputs, mask = three_of_one("float64", 2, 3, 7, 4), padded(mask, 2, 7)
-    y, cache = table.local_attention.forward(*inputs, mask)
-    true, plain = PLAIN.attention.forward(*inputs, mask)
-    np.testing.assert_allclose(y, true, rtol=1e-12, atol=1e-14)
-    actual, gradients = table.local_attention.backward(y, cache), PLAIN.attention.backward(y, plain)
-    for f, t in zip(actual, gradients, strict=True):
-        np.testing.assert_allclose(f, t, rtol=1e-11, atol=1e-13)
-
-
 @pytest.mark.parametrize("shape", [*SHAPES[:2], *SHAPES[3:5], (40, 8, 47, 50, 16)], ids=str)
 def test_linear_attention_equals_the_plain_pair(agree, dtype, shape):
     B, _, _, S, _ = shape
@@ -180,17 +168,3 @@ def test_merging_what_comes_out_copies_nothing(table, op):
     y, cache = pair.forward(*three_of_one("float32", 2, 3, 8, 4), AttentionMask(window=window))
     for each in (y, *pair.backward(y, cache)):
         assert np.shares_memory(merge_heads(each), each)
-
-
-@pytest.mark.parametrize("name", POSITIONS)
-@pytest.mark.parametrize("T", [1, 4])
-def test_score_caps_are_the_masks(name, T):
-    like, mask = np.empty((3, 1, T, 2), np.float32), POSITIONS[name]
-    for mask_form in (mask, padded(mask, 3, 5), AttentionMask(np.ones((3, 5), bool), mask.causal, window=mask.window)):
-        caps, visible = score_caps(mask_form, T, 5, like), mask_form.visible(T, 5, like)
-        shape = (3, 1, T, 5)
-        everything = np.ones(shape, bool)
-        expected = np.full(shape, np.inf) if caps is None else np.broadcast_to(caps, shape)
-        assert caps is None or caps.dtype == np.float32
-        assert np.array_equal(expected == np.inf, everything if visible is None else np.broadcast_to(visible, shape))
-        assert np.isinf(expected).all()

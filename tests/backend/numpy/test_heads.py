@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.backend.numpy.heads import empty_gradients, empty_heads, row_factors
+from npformer.backend.numpy.heads import empty_gradients
 from npformer.functional.heads import merge_heads, split_heads
 from npformer.layers.layer import concat_last
 
@@ -33,19 +33,3 @@ def test_keys_and_values_of_another_sequence():
     assert np.shares_memory(joined, dk)
     assert not np.shares_memory(dq, dk)
     assert merge_heads(dq).flags.c_contiguous
-
-
-def test_heads_of_three_arrays_have_memory_of_their_own():
-    q, k, v = np.ones((2, 3, 5, 4)), np.ones((2, 3, 6, 4)), np.ones((2, 3, 6, 4))
-    for room, like in zip(empty_gradients(q, k, v), (q, k, v), strict=True):
-        assert room.shape == like.shape
-        assert np.shares_memory(merge_heads(room), room)
-    assert empty_heads(q).dtype == q.dtype
-
-
-def test_row_factors_have_the_memory_layout_of_heads():
-    inverse = np.random.default_rng(0).normal(size=(2, 3, 5, 1))
-    factors = row_factors(inverse, 1.25)
-    assert np.array_equal(factors, inverse * 1.25)
-    assert merge_heads(factors).flags.c_contiguous
-    assert np.shares_memory(merge_heads(factors), factors)

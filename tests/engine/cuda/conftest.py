@@ -6,8 +6,11 @@ import pytest
 
 from npformer.backend import get_backend
 from npformer.backend.fallback import with_fallback
+from npformer.backend.select import cupy_backend
 from npformer.engine.cuda import cuda_ops
+from npformer.engine.cupy import cupy_runtime
 from tests.engine.cuda import host_runtime
+from tests.engine.cupy import emulated
 
 #: (threads in every block, whether they and the blocks run last to first): alone, and a warp and a part of one.
 BLOCKS = {"1 thread": (1, False), "40 threads": (40, True)}
@@ -44,3 +47,20 @@ def on_gpu():
 def table(runtime):
     """The kernels on that GPU, bare."""
     return cuda_ops(runtime)
+
+
+@pytest.fixture
+def cupy(runtimes, monkeypatch):
+    """The emulated CuPy, which announces no compilation."""
+    monkeypatch.setattr(cupy_runtime, "announce", lambda: None)
+    return emulated.installed(monkeypatch)
+
+
+@pytest.fixture
+def machine(cupy):
+    return cupy.machine
+
+
+@pytest.fixture
+def a_gpu(cupy):
+    return cupy_backend("float64")

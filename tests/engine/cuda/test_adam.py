@@ -48,19 +48,6 @@ def test_twenty_steps_of_all_runs_at_once_are_those_of_the_plain_formula(runtime
     assert runtime.launched == ["adam.adam"] * 20
 
 
-def test_elements_outside_all_runs_are_unchanged(runtime, dtype):
-    arena, _ = an_arena(dtype)
-    runs = on_gpu(arena, 0.1)
-    inside = np.zeros(arena.size, bool)
-    for start, stop in runs.places:
-        inside[start:stop] = True
-    assert not inside.all()
-    p, g, m, v = [np.full(arena.size, value, dtype) for value in (2, 3, 2, 2)]
-    adam.adam_update(runtime, p, g, m, v, rates_of(0.1, 1), BETAS, EPS, runs=runs)
-    for flat in (p, m, v):
-        np.testing.assert_array_equal(flat != 2, inside)
-
-
 def test_rates_and_the_clipping_factor_are_read_from_memory(runtime, dtype):
     """The same arguments, with other numbers behind them: what a recorded step does when it is played again."""
     start, g = np.random.default_rng(0).normal(size=(2, 40)).astype(dtype)

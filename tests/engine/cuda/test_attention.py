@@ -101,20 +101,6 @@ def test_gradients_are_adjacent_in_memory_as_their_inputs_are(table, count):
     assert all(g.strides == block.strides for g in merged)
 
 
-KERNELS = {
-    "short": ["attention_tiles.attend", "attention_tiles.attend_backward"],
-    "products": ["attention_rows.weigh_rows", "attention_rows.weigh_rows_backward"],
-    "tiles": ["attention_tiles.attend", "attention_long.attend_dqueries", "attention_long.attend_dkeys"],
-}
-
-
-def test_each_way_has_its_kernels_and_no_more(runtime, way, table):
-    q, k, v = case("float32", (2, 3, 4, 5, 6))
-    y, cache = table.attention.forward(q, k, v, AttentionMask(causal=True), DRAW)
-    table.attention.backward(y, cache)
-    assert [kernel for kernel in runtime.launched if kernel.startswith("attention")] == KERNELS[way]
-
-
 def test_invisible_tiles_are_skipped(runtime, monkeypatch):
     """What stands in them is not even read: NaN there reaches nobody."""
     monkeypatch.setattr(attention, "way", lambda *_: "tiles")

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from npformer.engine.cuda.linear import affine
-from npformer.engine.cupy import blas_lt
 from tests.engine.cuda.test_products import of_kind
 
 LAYOUTS = ["rows", "turned", "columns of a block"]
@@ -96,7 +95,3 @@ def test_a_refusal_is_kept(one, when):
     assert not any(one.biased_product(a, b, bias, out) for _ in range(3))
     assert len(asked(one)) == 1
     assert [name for name, _ in one.cublas.calls].count("cublasLtMatmul") == (when == "run")
-
-
-def test_alignments():
-    assert [blas_lt._alignment(at) for at in (1 << 20, 256, 128 + 16, 24, 12, 7)] == [256, 256, 16, 8, 4, 1]

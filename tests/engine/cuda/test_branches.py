@@ -9,7 +9,7 @@ from npformer.engine.cuda.sums import DeviceBranches, backward_pass
 from npformer.layers import EncoderLayer
 from tests.engine.cuda import test_capture
 
-cupy, new_step = test_capture.cupy, test_capture.new_step
+new_step = test_capture.new_step
 PLAIN = lambda: get_backend("numpy", "float64", kernels="plain", threads=1)  # noqa: E731
 
 

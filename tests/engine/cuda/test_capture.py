@@ -3,32 +3,16 @@
 import gc
 import re
 import weakref
-from contextlib import nullcontext
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from npformer.backend import get_backend
 from npformer.backend.select import cupy_backend
-from npformer.engine.cupy import cupy_runtime
 from npformer.engine.cupy.graph_driver import AHEAD, CupyDriver
 from npformer.errors import DeviceError, DeviceMemoryError, ShapeError, TokenError
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import AdamW, WarmupCosine
 from npformer.training import TrainStep
-from tests.engine.cupy import emulated
-
-
-@pytest.fixture
-def cupy(runtimes, monkeypatch):
-    monkeypatch.setattr(cupy_runtime, "announce", lambda: None)
-    return emulated.installed(monkeypatch)
-
-
-@pytest.fixture
-def machine(cupy):
-    return cupy.machine
 
 
 @pytest.fixture
@@ -84,55 +68,45 @@ CASES = {
     "learned positions": ({"positions": "learned", "max_seq_len": 8}, {"clip_norm": None}),
     "micro-batches": ({}, {"accumulate": 3}),
     "recomputed": ({"recompute": True}, {"schedule": None}),
-    "rotary positions": ({"positions": "rotary"}, {}),
 }
 
 
 @pytest.mark.parametrize(("case", "dtype"), [*((case, "float32") for case in CASES), ("post-LN", "float64")])
-def test_twenty_replays_are_twenty_steps_to_the_bit(case, dtype, new_step, machine):
+def test_replays_are_steps_to_the_bit(case, dtype, new_step, machine):
     changes, options = CASES[case]
-    given = batches(20)
+    given = batches(8)
     alone = run(unrecorded(new_step(changes, dtype, **options)), given)
     assert machine.records == 0
     same(run(new_step(changes, dtype, **options), given), alone)
-    assert (machine.records, machine.launches) == (1, 19)
+    assert (machine.records, machine.launches) == (1, 7)
 
 
-def test_a_recorded_step_equals_the_step_on_the_host(new_step):
-    given = batches(8)
-    found = run(new_step(on="float64"), given)
-    expected = run(new_step(on=get_backend("numpy", "float64", kernels="plain", threads=1)), given)
-    for x, y in zip(found, expected, strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
+#: One after the other, between two steps.
+CHANGES = [
+    lambda step: step.model.arena.configure("encoder", trainable=False),
+    lambda step: step.model.arena.configure("decoder", lr_scale=0.1),
+    lambda step: setattr(step.optimizer, "weight_decay", 0.5),
+    lambda step: setattr(step.optimizer, "betas", (0.5, 0.9)),
+    lambda step: setattr(step.optimizer, "eps", 0.1),
+    lambda step: setattr(step, "clip_norm", 0.01),
+    lambda step: setattr(step, "clip_norm", None),
+    lambda step: setattr(step, "label_smoothing", 0.4),
+    lambda step: setattr(step, "seed", 99),
+    lambda step: setattr(step.model.decoder.layers[0].feed_forward, "dropout", 0.0),
+    lambda step: setattr(step, "schedule", None),
+]
 
 
-CHANGES = {
-    "frozen": lambda step: step.model.arena.configure("encoder", trainable=False),
-    "rate of a part": lambda step: step.model.arena.configure("decoder", lr_scale=0.1),
-    "decay": lambda step: setattr(step.optimizer, "weight_decay", 0.5),
-    "betas": lambda step: setattr(step.optimizer, "betas", (0.5, 0.9)),
-    "eps": lambda step: setattr(step.optimizer, "eps", 0.1),
-    "clipping": lambda step: setattr(step, "clip_norm", 0.01),
-    "no clipping": lambda step: setattr(step, "clip_norm", None),
-    "smoothing": lambda step: setattr(step, "label_smoothing", 0.4),
-    "seed": lambda step: setattr(step, "seed", 99),
-    "dropout": lambda step: setattr(step.model.encoder.layers[0].feed_forward, "dropout", 0.0),
-    "lr": lambda step: setattr(step, "schedule", None),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_the_static_arguments_of_a_record_may_change(change, new_step):
-    given, runs = batches(6), []
+def test_the_static_arguments_of_a_record_may_change(new_step):
+    given, runs = batches(2), []
     for make in (unrecorded, lambda step: step):
         step = make(new_step())
-        for batch in given[:3]:
-            step(*batch)
-        CHANGES[change](step)
-        runs.append(run(step, given[3:]))
+        found = run(step, given)
+        for change in CHANGES:
+            change(step)
+            found += run(step, given)
+        runs.append(found)
     same(*runs)
-    untouched = new_step()
-    assert not np.array_equal(run(untouched, given)[-3], runs[0][-3]), "the change changes nothing"
 
 
 def test_settings_that_are_set_to_what_they_are_move_nothing_that_a_record_reads(new_step, machine):
@@ -201,34 +175,21 @@ ENOUGH = 200_000
 
 
 @pytest.mark.parametrize("full", ["the device", "the user's limit", "the bound of graphs"])
-@pytest.mark.parametrize("mended", [False, True], ids=["CuPy's pool alone", "npformer's"])
-def test_memory_that_is_full_during_a_capture_costs_no_graph_its_memory(
-    mended, full, new_step, cupy, machine, monkeypatch
-):
-    """CuPy's pool gives back what other graphs use, and goes on; this is seen when one of them is launched."""
+def test_memory_that_is_full_during_a_capture_costs_no_graph_its_memory(full, new_step, cupy, machine, monkeypatch):
+    """CuPy's pool alone would give back what other graphs use, and go on; a launch of one of them finds that out."""
     small, large = batches(3), batches(2, 12)
     alone = run(unrecorded(new_step(on="float64")), small + large + small)
-    if not mended:
-
-        def pool(self):
-            blocks = cupy.cuda.MemoryPool()
-            return SimpleNamespace(blocks=blocks, free=blocks.free_all_blocks)
-
-        monkeypatch.setattr(CupyDriver, "pool", pool)
     if full == "the user's limit":
         gc.collect()  # of CuPy's own pool the next step takes what this one had
-        machine.limit = ENOUGH + (cupy.get_default_memory_pool().total_bytes() if mended else 0)
+        machine.limit = ENOUGH + cupy.get_default_memory_pool().total_bytes()
     if full != "the bound of graphs":
         monkeypatch.setattr(CupyDriver, "bound", lambda self, pool: None)
-    elif not mended:
-        monkeypatch.setattr(CupyDriver, "bound", lambda self, pool: pool.blocks.set_limit(ENOUGH))
     step = new_step(on="float64")
     losses = run(step, small)[:3]
     cupy.get_default_memory_pool().free_all_blocks()
     if full == "the device":
         machine.room = machine.used + 150_000
-    with nullcontext() if mended else pytest.raises(AssertionError, match="a graph's memory was given back"):
-        same(losses + run(step, large)[:2] + run(step, small), alone)
+    same(losses + run(step, large)[:2] + run(step, small), alone)
 
 
 def test_batches_of_many_shapes_share_the_memory_that_they_are_copied_from(new_step, cupy, monkeypatch):
@@ -279,18 +240,6 @@ def test_a_step_that_reads_the_device_runs_unrecorded_and_says_why_once(new_step
     assert said.count("npformer: steps are not recorded as CUDA graphs, and so are slower: RecordingError: reading an")
     assert len(said.splitlines()) == 1
     assert machine.launches == 0
-
-
-@pytest.mark.parametrize(("name", "count", "refused"), [("concat", 8, False), ("concat", 9, True), ("stack", 9, True)])
-def test_the_machine_refuses_to_record_what_cupy_does(name, count, refused, cupy):
-    """More than eight arrays are put side by side by a list of their addresses, which comes from the host."""
-    parts, driver = [cupy.zeros((2, 3), "float32") for _ in range(count)], CupyDriver("a GPU")
-    function = getattr(parts[0].__array_namespace__(), name)
-    with driver.using(driver.pool()):
-        assert function(parts, axis=0).size == 6 * count
-        with pytest.raises(RuntimeError, match="capturing") if refused else nullcontext():
-            graph, _ = driver.record(lambda: function(parts, axis=0))
-            assert len(graph.nodes) == 1 + count, "memory is soiled, and each array copied by a kernel of its own"
 
 
 def test_another_device_is_noticed(new_step, cupy):

@@ -166,37 +166,3 @@ def expect_registers(file, found, dtype):
 def registers_of_a_block(registers, threads):
     """What a block takes whose threads have so many registers each."""
     return -(-threads // 32) * -(-32 * registers // 256) * 256
-
-
-def test_registers_are_taken_in_pieces():
-    assert registers_of_a_block(64, 1024) == REGISTERS
-    assert registers_of_a_block(65, 1024) == 1024 * 72
-    assert registers_of_a_block(70, 33) == 2 * 32 * 72
-
-
-WRONG = {
-    "registers": "__global__ __launch_bounds__(1024) void wrong(float *x) { float k[99];"
-    "for (int i = 0; i < 99; ++i) k[i] = x[i + threadIdx.x]; for (int j = 0; j < 9; ++j) { __syncthreads();"
-    "for (int i = 0; i < 99; ++i) k[i] += x[j] * k[(37 * i + 11) % 99]; } "
-    "for (int i = 0; i < 99; ++i) x[i] = k[i]; }",
-    "stack": "__global__ void wrong(float *x, int n) { float k[99]; for (int i = 0; i < n; ++i) k[i] = x[i];"
-    "for (int i = 0; i < n; ++i) x[i] += k[(i * i) % 99]; }",
-    "shared": "__global__ void wrong(double *x) { __shared__ double k[6145]; k[threadIdx.x] = *x; *x = k[9]; }",
-    "atomic": "__global__ void wrong(float *x) { atomicAdd(x, 1.0f); }",
-    "warning": "__global__ void wrong(float *x) { int nobody; *x = 1; }",
-    "error": "__global__ void wrong(float *x) { *x = y; }",
-}
-
-
-@pytest.mark.parametrize("cuda", PACKAGES)
-def test_these_checks_fail_on_kernels_that_are_wrong(cuda):
-    expect_installed(cuda)
-    kept = host_runtime.folder()
-    found = {why: compiled(f'extern "C" {text}', cuda, "sm_80", OPTIONS, kept) for why, text in WRONG.items()}
-    assert found["registers"].resources()["wrong"].spilled > 0
-    assert found["stack"].resources()["wrong"].stack > STACK
-    assert found["shared"].status != 0 or found["shared"].resources()["wrong"].shared > SHARED
-    assert FLOAT_ATOMIC.findall(found["atomic"].ptx)
-    assert "warning" in found["warning"].log
-    assert found["error"].status != 0
-    assert 'identifier "y" is undefined' in found["error"].log

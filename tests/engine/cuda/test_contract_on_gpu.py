@@ -1,18 +1,10 @@
 """The contract of every pair, layer and model, and of every table of kernels, with a device runtime on the host."""
 
 import dataclasses
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from npformer.backend import PLAIN
-from npformer.backend.ops import kernels_in
-from npformer.check.cases.random_cases import usual_inputs
 from npformer.check.report import RIGHT
-from npformer.engine.cuda import cuda_ops
-from npformer.engine.cuda.source import files, kernels
-from npformer.functional import OPERATIONS, AttentionMask
 from tests import test_contract as contract
 from tests.backend import conftest as kernels_agree
 from tests.backend import test_kernels as bad_input
@@ -67,11 +59,6 @@ def test_promotion(case, any32):
     contract.expect_one_precision(case, any32)
 
 
-@contract.EVERY_PAIR
-def test_promotion_in_float64(case, any64):
-    contract.expect_one_precision(case, any64)
-
-
 #: Of the layers and models, whose values and gradients equal the plain ones' above, some that use every operation.
 TRIED = (
     "MultiHeadAttention: cross",
@@ -89,73 +76,3 @@ def test_gradients_are_right(case, runtimes, on_gpu):
     report = dataclasses.replace(case, along_directions=True).check(on_gpu(runtimes.HostRuntime(), "float64"))
     assert report.ok, f"\n{report}"
     assert {row.verdict for row in report.rows} == {RIGHT}
-
-
-#: What few rows take, one kernel each way as a rule: forward; backward that adds all parameters' gradients; backward
-#: where all are frozen; and the matrix products of each.
-LAUNCHES = {
-    "linear": ([], ["sums.add_rows"], [], [1, 2, 1]),
-    "embedding": (["embedding.take_rows"], ["embedding.sort_tokens", "embedding.add_chunks"], [], [0, 0, 0]),
-    "learned_positions": (["positions.add_positions"], ["sums.add_rows"], [], [0, 0, 0]),
-    "residual": (["dropout.drop"], ["dropout.drop"], ["dropout.drop"], [0, 0, 0]),
-    "add_norm": (["layer_norm.norm_rows"], ["layer_norm.norm_rows_backward", "sums.add_rows"],
-                 ["layer_norm.norm_rows_backward"], [0, 0, 0]),
-    **{f"feed_forward {name}": ([f"feed_forward.{name}_rows"],
-                                ["sums.add_rows", f"feed_forward.{name}_rows_backward", "sums.add_rows"],
-                                [f"feed_forward.{name}_rows_backward"], [2, 4, 2]) for name in ("relu", "gelu")},
-    "cross_entropy": (["cross_entropy.token_losses", "cross_entropy.mean_loss"],
-                      *[["cross_entropy.token_losses_backward"]] * 2, [0, 0, 0]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", LAUNCHES)
-def test_kernels_and_products(case, runtime, table):
-    op, *activation = case.split()
-    *launches, products = LAUNCHES[case]
-    inputs = [activation[0] if isinstance(x, str) else x for x in usual_inputs(op)]
-    pair, count = getattr(table, op), OPERATIONS[op].parameters
-    parameters = [x for x in inputs if contract.is_float(x)][-count:] if count else []
-    found = []
-
-    def note():
-        found.append(
-            (runtime.launched[:], sum("Gemm" in name or name == "cublasLtMatmul" for name, _ in runtime.cublas.calls))
-        )
-        runtime.launched.clear(), runtime.cublas.calls.clear()
-
-    y, cache = pair.forward(*inputs)
-    note()
-    for into in ([*map(np.zeros_like, parameters)], [None] * count):
-        pair.backward(y, cache, into=into)
-        note()
-    assert found == [*zip(launches, products, strict=True)]
-
-
-#: Files of kernels that no operation calls in float64, and the tests that do.
-ELSEWHERE = {"adam": "test_adam.py", "decoding": "test_recorded_decode.py", "products": "test_products.py"}
-
-
-def test_the_gpu_is_handed_to_every_kernel_of_the_folder_and_to_no_plain_pair(runtimes):
-    runtime = runtimes.HostRuntime()
-    ops, found = cuda_ops(runtime), kernels_in("npformer.engine.cuda")
-    for op, plain in vars(PLAIN).items():
-        pair = getattr(ops, op)
-        assert [half.func for half in pair] == list(found[op]) if op in found else pair is plain
-        assert op not in found or all(half.args == (runtime,) for half in pair)
-
-
-def test_every_kernel_runs_in_small_cases_or_large_ones_or_in_tests_of_its_own(runtimes, on_gpu):
-    runtime = runtimes.HostRuntime()
-    for case in contract.CASES:
-        contract.computed(case, on_gpu(runtime, "float64"))
-    rng = np.random.default_rng(0)
-    agree = kernels_agree.Agreement(cuda_ops(runtime))
-    assert agree("embedding", rng.integers(0, 5, size=(3, 900)), rng.normal(size=(5, 3)))
-    for T, D, window in [(130, 40, None), (530, 3, 1)]:  # scores in memory; scores that a window mostly hides
-        q, k, v = rng.normal(size=(3, 1, 2, T, D))
-        assert agree(
-            "attention", q, k, v, AttentionMask(causal=True, window=window), kernels_agree.Draw(3, 4, 1, 99, 0.3)
-        )
-    silent = {f"{file}.{name}" for file in files() for name in kernels(file)} - set(runtime.launched)
-    assert {name.partition(".")[0] for name in silent} == set(ELSEWHERE), sorted(silent)
-    assert all(Path(__file__).with_name(name).exists() for name in ELSEWHERE.values())

@@ -25,15 +25,6 @@ def test_dropout_and_residual(agree, normal, shape, draw):
     kernels.test_dropout_and_residual(agree, normal, shape, draw)
 
 
-def test_the_same_numbers_fall_as_in_the_plain_pair(table, dtype):
-    x = np.ones((7, 300), dtype)
-    y, cache = table.dropout.forward(x, DRAW)
-    true, _ = PLAIN.dropout.forward(x, DRAW)
-    np.testing.assert_array_equal(y, true)
-    np.testing.assert_array_equal(table.dropout.backward(x, cache), true)
-    np.testing.assert_array_equal(table.residual.forward(x, x, DRAW)[0], 1 + true)
-
-
 @pytest.mark.parametrize("op", ["dropout", "residual", "post_norm", "add_norm", "feed_forward"])
 def test_the_step_may_live_on_the_gpu(table, op):
     """The same call, played again at another step, drops what that step drops."""

@@ -55,14 +55,6 @@ def bytes_between(x):
     return np.frombuffer((ctypes.c_char * (high - low)).from_address(low), np.uint8).copy(), x.ctypes.data - low
 
 
-def upload_to_numpy(x):
-    """An array like x in memory of its own: what a GPU of the host is given."""
-    if x.size == 0:
-        return x.copy()
-    raw, start = bytes_between(x)
-    return np.ndarray(x.shape, x.dtype, buffer=raw, offset=start, strides=x.strides)
-
-
 def upload_to_cupy(x):
     """The same on CuPy's current device."""
     import cupy
@@ -117,18 +109,3 @@ def test_a_gpu_is_there_for_the_tests_of_kernels():
     if PROBLEM is not None:
         pytest.skip(f"no GPU, so none of {len(HELD)} tests of kernels in blocks of {len(BLOCKS)} sizes: {PROBLEM}")
     assert {test.__name__ for test in HELD} <= globals().keys()
-
-
-def test_hosted_kernels_are_the_kernels(runtimes):
-    """What stands between these tests and a GPU changes nothing: here, with a device runtime on the host."""
-    ops = hosted(cuda_ops(runtimes.HostRuntime()), upload_to_numpy, np.array)
-    agree = agreement.Agreement(ops)
-    rng = np.random.default_rng(0)
-    for layout in kernels.LAYOUTS:
-        normal = lambda *shape: agreement.laid_out(rng.normal(size=shape), layout)  # noqa: E731, B023 - used at once
-        assert agree("linear", normal(2, 3, 5), normal(5, 4), normal(4))
-        assert agree("post_norm", normal(0, 3, 5), normal(0, 3, 5), normal(5), normal(5), 1e-5, kernels.DRAWS[2])
-        assert agree("add_norm", normal(4, 3, 5), normal(4, 3, 5), normal(5), normal(5), 1e-5, kernels.DRAWS[2])
-        assert agree("embedding", rng.integers(0, 5, size=(3, 4)), normal(5, 6), 1.5)
-        spread = upload_to_numpy(normal(3, 4))
-        assert spread.flags.c_contiguous == (layout == "read-only")

@@ -74,15 +74,6 @@ def test_inputs_in_any_memory_layout(agree, lay_out, layout, kind):
     assert agree(*case(kind, [lay_out(x, layout) for x in inputs((2, 3, 10), 6)]))
 
 
-def test_columns_of_a_block(runtime, agree):
-    x, block, bias, *_ = inputs((2, 3, 10), 18)
-    assert agree("linear", x, block[:, 6:12], bias[6:12])
-    wide = np.random.default_rng(2).normal(size=(2, 3, 30))
-    runtime.launched.clear()
-    assert agree("linear", wide[..., 10:20], block, bias)  # x too is a view of columns
-    assert set(runtime.launched) <= {"linear.add_bias", "sums.add_rows"}
-
-
 def test_the_gradient_goes_into_columns_of_a_block_without_another_array(runtime, table):
     x, weight, bias, *_ = inputs((4, 10), 6)
     block, places = np.ones((10, 18)), np.ones(18)

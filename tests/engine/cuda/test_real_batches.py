@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from npformer.backend.select import cupy_backend
-from npformer.engine.cupy.graph_driver import CupyDriver
 from npformer.models import build_model
 from npformer.run.options import DataOptions, RunOptions, complete
 from npformer.run.tasks import with_defaults
@@ -15,7 +14,6 @@ from tests.engine.cupy import emulated
 REPLAYED = {"dates": 450, "numbers": 440, "scan": 400, "language": 450}
 #: Pool of all shapes, beside that of the largest alone.
 MOST_MEMORY = 1.3
-EVERY_TASK = pytest.mark.parametrize("name", REPLAYED)
 
 
 @pytest.fixture
@@ -44,7 +42,7 @@ def memory_needed(machine, batches, options):
     return machine.most_used - before, step
 
 
-@EVERY_TASK
+@pytest.mark.parametrize("name", REPLAYED)
 def test_most_of_500_steps_are_replayed_in_the_memory_of_one(name, asked, monkeypatch):
     """At real sizes; nothing is computed."""
     machine = emulated.uncomputed(monkeypatch).machine
@@ -66,21 +64,3 @@ def test_batches_that_grow_longer_and_longer_need_the_memory_of_the_longest(aske
     batches = [[np.ones((64, length), np.int64)] * 3 for length in range(5, 45)]
     needed, _ = memory_needed(machine, batches, options)
     assert needed <= MOST_MEMORY * memory_needed(machine, batches[-1:] * 2, options)[0]
-    monkeypatch.setattr(CupyDriver, "bound", lambda self, pool: None)
-    assert memory_needed(machine, batches, options)[0] > 4 * memory_needed(machine, batches[-1:] * 2, options)[0]
-
-
-@EVERY_TASK
-def test_a_step_of_real_batches_is_an_unrecorded_one_to_the_bit(name, asked, monkeypatch):
-    machine = emulated.installed(monkeypatch).machine
-    task, options = asked(name, d_model=16, d_ff=32, num_heads=2)
-    found = []
-    for recorded in (True, False):
-        step = new_step(options)
-        step.runner.compute.refusal = None if recorded else "asked not to"
-        losses = [float(step(*task.batch(i + 1, 3))) for i in range(24)]
-        found.append([*losses, step.model.backend.host(step.model.arena.values).copy()])
-    for x, y in zip(*found, strict=True):
-        np.testing.assert_array_equal(x, y)
-    assert machine.launches == 23
-    assert machine.records < 23, "no shape came twice"

@@ -10,29 +10,11 @@ from npformer.backend.select import cupy_backend
 from npformer.check.cases.case import shaken
 from npformer.decoding import beam_search, greedy, sample
 from npformer.engine import recorded_decode
-from npformer.engine.cupy import cupy_runtime
 from npformer.errors import ShapeError, TokenError
 from npformer.models import Decoder, DecoderConfig, Transformer, TransformerConfig
-from tests.engine.cupy import emulated
 
 SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 12, "max_seq_len": 70, "dropout": 0.0, "init": "xavier"}
 HOST = get_backend("numpy", "float64", kernels="plain")
-
-
-@pytest.fixture
-def cupy(runtimes, monkeypatch):
-    monkeypatch.setattr(cupy_runtime, "announce", lambda: None)
-    return emulated.installed(monkeypatch)
-
-
-@pytest.fixture
-def machine(cupy):
-    return cupy.machine
-
-
-@pytest.fixture
-def a_gpu(cupy):
-    return cupy_backend("float64")
 
 
 def transformer(backend, seed=2, **changes):

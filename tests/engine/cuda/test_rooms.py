@@ -5,23 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from npformer.backend.select import cupy_backend
 from npformer.decoding import greedy
 from npformer.engine import recorded_decode
 from npformer.engine.cupy.graph_driver import CupyDriver
 from npformer.engine.recorded_decode import Newest
 from tests.engine.cuda.test_recorded_decode import HOST, sources, transformer
-from tests.engine.cupy import emulated
-
-
-@pytest.fixture
-def machine(runtimes, monkeypatch):
-    return emulated.installed(monkeypatch).machine
-
-
-@pytest.fixture
-def a_gpu(machine):
-    return cupy_backend("float64")
 
 
 def test_rooms_are_used_again_and_kept_apart(a_gpu, machine, monkeypatch):

@@ -5,12 +5,6 @@ import pytest
 from npformer.engine.cupy.cupy_runtime import CupyRuntime
 from npformer.engine.cupy.graph_driver import CupyDriver
 from npformer.engine.cupy.self_test import self_test
-from tests.engine.cupy import emulated
-
-
-@pytest.fixture
-def cupy(runtimes, monkeypatch):
-    return emulated.installed(monkeypatch)
 
 
 def test_a_sound_gpu(cupy):

@@ -9,24 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from npformer.engine.cuda.source import HERE, files, kernels, source
+from npformer.engine.cuda.source import HERE, files
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.mark.parametrize("file", files())
-def test_every_part_is_in_the_text_once(file, dtype):
-    text = source(file, dtype)
-    assert text.startswith({"float32": "typedef float real;", "float64": "typedef double real;"}[dtype])
-    assert "#include" not in text
-    assert text.count("typedef long long whole;") == 1
-    assert text.count("struct Draw {") <= 1
-
-
-@pytest.mark.parametrize("file", files())
-def test_every_kernel_is_found_by_its_name(file):
-    names = kernels(file)
-    assert len(names) == len(set(names)) == (HERE / f"{file}.cu").read_text(encoding="utf-8").count("__global__")
 
 
 def test_a_wheel_brings_the_kernels(tmp_path):

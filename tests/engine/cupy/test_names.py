@@ -116,17 +116,6 @@ def test_all_that_is_emulated_is_cupys(there, cupy):
     assert {"base", "data", "copy", "strides", "flags", "view", "reshape"} <= set(dir(cupy.ndarray))
 
 
-@pytest.mark.parametrize(("own", "words"), [
-    (lambda sise: None, "has no parameter sise"), (lambda code, options: None, "has another place"),
-    (lambda: None, "wants .*size"),
-])  # fmt: skip
-def test_names_that_cupy_lacks_are_found(own, words):
-    def malloc(self, size, code=None, path=None, options=None): ...
-
-    with pytest.raises(AssertionError, match=words):
-        fits(own, malloc, "malloc")
-
-
 def value(header, name):
     found = re.search(rf"\b{name} *= *(-?\d+)", header)
     assert found is not None, name

@@ -106,9 +106,9 @@ def on_cards(ranks):
     return NcclRank(ranks)
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_what_arrives_where(size, wire):
-    lengths = [3, 0, 1, 2][:size]
+def test_what_arrives_where(wire):
+    lengths = [3, 0, 1, 2]
+    size = len(lengths)
 
     def work(ranks):
         cards = on_cards(ranks)

@@ -47,28 +47,6 @@ def test_a_training_waits_for_all_that_it_needs(cupy, lengths, at_once):
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.parametrize(("waits", "at_once"), [("graphs", LAZY), ("caller", HASTY)])
-def test_a_stream_that_does_not_wait_is_seen(cupy, monkeypatch, waits, at_once):
-    cupy.machine.works_at_once = at_once
-    expected = trained()
-    real = cupy.classes.Stream.wait_event
-
-    def wait_event(self, event):
-        if self.is_default == (waits == "caller"):
-            real(self, event)
-
-    monkeypatch.setattr(cupy.classes.Stream, "wait_event", wait_event)
-    assert not all(np.array_equal(x, y) for x, y in zip(trained(), expected, strict=True))
-
-
-def test_inputs_are_not_overwritten_before_they_are_copied(cupy, monkeypatch):
-    """The event that says when a place is free again is waited for: without, twelve steps would share four places."""
-    cupy.machine.works_at_once = LAZY
-    expected = trained(12)
-    monkeypatch.setattr(cupy.classes.Event, "synchronize", lambda self: None)
-    assert not all(np.array_equal(x, y) for x, y in zip(trained(12), expected, strict=True))
-
-
 def test_nothing_is_collected_while_a_stream_records(cupy):
     """A forgotten step's finalizer waits for the device, which ends a capture."""
     driver = CupyDriver("a GPU")
@@ -90,32 +68,6 @@ def test_columns_of_one_array_of_the_device_are_joined_without_a_copy(cupy):
     other = cupy.empty((2, 5, 3, 4), "float32")
     for parts in ((a, c), (b, a), (a, other[:, :, 1]), (a, b[:1]), (whole, whole), (c, whole[:, :, 0])):
         assert side_by_side(parts) is None
-
-
-#: What CuPy refuses while a stream records: what is done, with an array of the device -> what is said.
-REFUSED = {
-    "a number is read": (lambda cupy, x: float(x[0]), "reading an array's numbers"),
-    "an array comes to the host": (lambda cupy, x: cupy.asnumpy(x), "reading an array's numbers"),
-    "one goes to the device": (lambda cupy, x: cupy.array(np.ones(3)), "a copy from the host"),
-    "one is put beside it": (
-        lambda cupy, x: x.__array_namespace__().asarray(np.ones(3), device=x.device), "a copy from the host",
-    ),
-    "the host waits": (lambda cupy, x: cupy.cuda.Device().synchronize(), "waiting"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_cupy_does_not_record(cupy, what):
-    driver, x = CupyDriver("a GPU"), cupy.zeros(3)
-    done, said = REFUSED[what]
-    done(cupy, x)
-    with driver.using(driver.pool()), pytest.raises(emulated.RecordingError, match=said):
-        driver.record(lambda: done(cupy, x))
-
-
-def test_an_array_of_the_device_is_not_one_of_the_host_by_itself(cupy):
-    with pytest.raises(TypeError, match="Implicit conversion"):
-        np.asarray(cupy.zeros(3))
 
 
 def test_what_decides_the_bits_of_a_run_is_among_its_conditions(cupy):

@@ -47,14 +47,6 @@ def test_weights_over_many_keys_are_kept_only_if_some_are_dropped():
         assert attention.attention_forward(q, k, k, draw=draw)[1].weights.size == kept * 2 * 3 * keys
 
 
-def test_a_block_has_so_many_queries_that_its_scores_fit():
-    at_once = attention._queries_at_once
-    assert at_once(12, 12, 4) == 12
-    assert at_once(5000, 512, 4) == attention.BYTES_AT_ONCE // 2048
-    assert at_once(5000, 1 << 20, 4) == attention.FEWEST
-    assert at_once(0, 0, 4) == 1
-
-
 @pytest.mark.parametrize("layout", ["side by side", "turned", "gaps", "crooked", "one for all"])
 def test_heads_in_any_memory_layout(layout):
     rng = np.random.default_rng(0)

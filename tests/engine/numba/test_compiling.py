@@ -103,22 +103,6 @@ assert "numba" not in sys.modules and "llvmlite" not in sys.modules
     assert run(program) == []
 
 
-def test_a_backend_compiles_nothing(tmp_path, run):
-    program = """
-from numba.core import dispatcher
-def refuse(*given):
-    raise AssertionError("something is compiled")
-dispatcher._FunctionCompiler.compile = refuse
-import npformer
-for dtype in ("float32", "float64"):
-    for kernels in ("numba", "auto"):
-        npformer.Transformer(npformer.TransformerConfig(9, 9, d_model=8, num_heads=2, d_ff=8),
-                             backend=npformer.get_backend("numpy", dtype, kernels=kernels))
-"""
-    assert run(program, NUMBA_CACHE_DIR=str(tmp_path)) == []
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_ones_own_pair_is_checked_without_numba_and_without_pictures(tmp_path, run):
     program = """
 import sys

@@ -115,13 +115,6 @@ def test_a_search_that_outgrows_its_slots_is_refused():
     assert state.length == 0
 
 
-def test_a_model_without_fused_steps_is_asked_once(monkeypatch):
-    asked = []
-    monkeypatch.setattr(FastEngine, "search", staticmethod(lambda *args, **named: asked.append(args)))
-    same(beam_search(model("numba"), SRC, MAX_LEN), one_by_one(model("plain"), SRC))
-    assert len(asked) == 1
-
-
 @pytest.mark.parametrize("at_once", [8, 200])
 @pytest.mark.parametrize("phase", [1, 20, 40])
 def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase, at_once, a_helper_falls_asleep, monkeypatch):

@@ -11,7 +11,6 @@ from npformer import greedy
 from npformer.backend import Pair, get_backend
 from npformer.decoding import writing
 from npformer.engine import fused_decode
-from npformer.engine.numba import work_sharing
 from npformer.engine.numba.decode_kernel import likeliest
 from npformer.errors import ConfigError, TokenError
 from npformer.models import Transformer
@@ -55,15 +54,6 @@ def test_the_tokens_are_those_of_step_by_step(batch, eos_id):
     assert np.array_equal(greedy(fast, SRC[:batch], MAX_LEN, eos_id=eos_id), expected)
 
 
-def test_rows_end_at_different_steps_and_pads_are_chosen():
-    """Or the test above would show less than it says."""
-    texts = [row for eos_id in range(1, 9) for row in one_by_one(model("plain"), len(SRC), eos_id)]
-    written = [np.trim_zeros(row, "b") for row in texts]
-    assert len({len(row) for row in written}) >= 5
-    assert max(map(len, written)) > writing.AT_ONCE
-    assert sum(np.count_nonzero(row == 0) for row in written) > 10
-
-
 @pytest.mark.parametrize("changes", [{"norm_order": "pre"}, {"positions": "sinusoidal"}, {"tie_embeddings": True}])
 def test_in_other_forms_and_in_float32(changes):
     """Of one kernel, since in float32 rounding may decide which token is the likeliest."""
@@ -76,19 +66,6 @@ def test_it_is_taken(monkeypatch):
     expected = greedy(fast, SRC, MAX_LEN, eos_id=99)
     monkeypatch.setattr(Transformer.step, "__code__", (lambda *args, **named: 1 / 0).__code__)
     assert np.array_equal(greedy(fast, SRC, MAX_LEN, eos_id=99), expected)
-
-
-def test_a_step_of_ones_own_is_obeyed():
-    class Mine(Transformer):
-        def step(self, tokens, state):
-            return super().step(tokens, state) + 1e6 * np.eye(9)[7]
-
-    one, other = model("numba"), model("numba")
-    one.__class__ = Mine
-    assert np.all(greedy(one, SRC, MAX_LEN) == 7)
-    step = other.step
-    other.step = lambda tokens, state: step(tokens, state) + 1e6 * np.eye(9)[8]
-    assert np.all(greedy(other, SRC, MAX_LEN) == 8)
 
 
 def test_the_state_goes_on_from_there():
@@ -131,15 +108,6 @@ def test_the_likeliest_is_numpys():
         assert likeliest(np.array(row, dtype=np.float64)) == np.argmax(row)
 
 
-@pytest.mark.parametrize("phase", [1, 20, 40])
-def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase, a_helper_falls_asleep):
-    """Seven phases are a step: all of the step at which it is lost is done again, and none of those before."""
-    places, expected = a_helper_falls_asleep(phase), one_by_one(model("plain"), 2, 99)
-    np.testing.assert_array_equal(greedy(model("numba"), SRC[:2], MAX_LEN, eos_id=99), expected)
-    assert any(place[work_sharing.LOST] for place in places)
-    assert not any(place[work_sharing.PRESENT] for place in places if place[work_sharing.LOST])
-
-
 def test_an_operation_of_ones_own_is_obeyed():
     """Kernels of whole models spell the backend's own operations, and no others."""
 
@@ -160,26 +128,6 @@ def test_an_operation_of_ones_own_is_obeyed():
     rows = [greedy(each, SRC, MAX_LEN, eos_id=99) for each in models]
     assert np.array_equal(rows[1], rows[2])
     assert not np.array_equal(rows[1], rows[0])
-
-
-@pytest.mark.parametrize("where", ["encoder.layers.0.feed_forward", "decoder.layers.1.norm2"])
-def test_a_forward_of_ones_own_is_called(where):
-    made, calls = model("numba"), []
-    expected = greedy(made, SRC, MAX_LEN, eos_id=99)
-    layer = part_of(made, where)
-    before = layer.forward
-
-    def hooked(*inputs, **options):
-        calls.append(1)
-        return before(*inputs, **options)
-
-    layer.forward = hooked
-    assert np.array_equal(greedy(made, SRC, MAX_LEN, eos_id=99), expected)
-    assert len(calls) >= 1
-    calls.clear()
-    del layer.forward
-    assert np.array_equal(greedy(made, SRC, MAX_LEN, eos_id=99), expected)
-    assert not calls
 
 
 def test_without_an_end_token_texts_reach_max_len():

@@ -1,8 +1,5 @@
 """A compiled kernel is stale once something has changed that its machine code is made of, and nothing else."""
 
-import dis
-from types import CodeType, FunctionType, ModuleType
-
 import pytest
 
 from npformer.engine.numba import attention, compiling, dropout, exponential, kernel_files, linear, philox, products
@@ -12,41 +9,6 @@ FILES = [("linear.map_rows", products), ("dropout.add_dropped", philox), ("atten
          ("adam.update", compiling), ("decode_kernel.steps_of_tokens", linear)]  # fmt: skip
 CONSTANTS = [("dropout.add_dropped", philox, "M0"), ("attention.attend", exponential, "TOP_1"),
              ("linear.map_rows", products, "SHARED_FROM"), ("attention.attend", attention, "UNLIMITED")]  # fmt: skip
-
-
-def codes(code):
-    """A function's code, and that of the functions and comprehensions in it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from codes(constant)
-
-
-def names_in(function):
-    """Names that any code of a function asks for: those of variables outside it, and those of attributes."""
-    asked = [step for code in codes(function.__code__) for step in dis.get_instructions(code)]
-    outside = {step.argval for step in asked if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return outside, {step.argval for step in asked if step.opname in ("LOAD_ATTR", "LOAD_METHOD")}
-
-
-def compiled_together(function, reached):
-    """Add to reached every function of npformer's that a function may call, by its name, its closure or a module."""
-    reached.add(function)
-    outside, attributes = names_in(function)
-    values = [function.__globals__.get(name) for name in outside]
-    values += [cell.cell_contents for cell in function.__closure__ or ()]
-    values += [vars(x).get(name) for x in values if isinstance(x, ModuleType) for name in attributes]
-    for value in (getattr(x, "py_func", getattr(x, "_defn", x)) for x in values):
-        if isinstance(value, FunctionType) and value.__module__.startswith("npformer") and value not in reached:
-            compiled_together(value, reached)
-    return reached
-
-
-@pytest.mark.parametrize("kernel", compiling._kernels, ids=lambda kernel: kernel.name)
-def test_no_file_that_a_kernel_is_made_of_is_forgotten(kernel):
-    function = kernel.dispatcher.py_func
-    files = {part.__code__.co_filename for part in compiled_together(function, set())}
-    assert files - set(kernel_files.files_of(function)) == set()
 
 
 def made_of(name):

@@ -5,10 +5,8 @@ import pytest
 
 from npformer.engine.numba import OPS
 from npformer.engine.numba.compiling import inlined
-from npformer.engine.numba.philox import NOTHING_DROPPED, draw_lanes, numbers, room_for_lanes
-from npformer.errors import ConfigError
+from npformer.engine.numba.philox import draw_lanes, numbers, room_for_lanes
 from npformer.functional import AttentionMask, Draw, philox_bits
-from npformer.functional.dropout import dropout_threshold
 from npformer.functional.philox import WORD
 
 EXTREMES = [0, 1, 2**32, 2**63 - 1, 2**63, WORD - 1, WORD]
@@ -64,17 +62,6 @@ def test_far_along_a_batch():
     """Numbers beyond 2³²: a long batch of long rows."""
     draw = Draw(1, 2, 3, 4, 0.5, first_row=2**33 + 1)
     assert np.array_equal(take(draw, (1, 19)), philox_bits(draw, 19, np.empty((1, 19))))
-
-
-def test_the_arguments_of_a_kernel():
-    assert numbers(None, np.empty((2, 3))) == NOTHING_DROPPED
-    assert NOTHING_DROPPED.threshold == 0
-    drawn = numbers(Draw(WORD, np.uint64(2**63), 1, 2, 0.3, 5), np.empty((2, 3)))
-    assert drawn[:5] == (-1, 2, -(2**63), 1, 15)
-    assert drawn[5:] == dropout_threshold(0.3)
-    assert numbers(Draw(0, 0, 0, 0, 1e-9), np.empty(3)).threshold == 0  # so little is nothing
-    with pytest.raises(ConfigError, match="0 <= rate < 1"):
-        numbers(Draw(0, 0, 0, 0, 1.0), np.empty(3))
 
 
 @pytest.mark.parametrize("kind", [int, np.int32, np.uint8])

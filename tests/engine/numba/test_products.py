@@ -1,7 +1,6 @@
 """Matrix products in kernels: every way in which matrices lie in memory, both kinds of product, threads."""
 
 import ctypes
-import threading
 from functools import cache
 
 import numba
@@ -89,24 +88,6 @@ def test_the_replacement_of_a_missing_product(order, turned, beta, dtype):
         close = {"float32": 1e-4, "float64": 1e-12}[dtype]
         np.testing.assert_allclose(c, true, rtol=close, atol=close)
         assert np.array_equal(c_memory[:, -3:], gaps)
-
-
-def test_two_threads_at_once(product):
-    rng = np.random.default_rng(0)
-    triples = [(rng.normal(size=(120, 80)), rng.normal(size=(80, 90)), np.zeros((120, 90))) for _ in range(2)]
-
-    def work(i):
-        a, b, c = triples[i]
-        for _ in range(50):
-            product(a, b, 1, c)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for a, b, c in triples:
-        np.testing.assert_allclose(c, 50 * (a @ b), rtol=1e-10)
 
 
 def test_adjacent_arrays_are_not_copied_and_others_are():
