@@ -112,12 +112,3 @@ def test_a_nan_gradient_stays_visible_and_spreads_no_further(adam_update, dtype,
         for array in (p, m, v):
             assert np.array_equal(np.isfinite(array), np.arange(33) != 17) or (array is m and np.isinf(value))
         assert np.isnan(p[17])
-
-
-def test_a_view_into_the_middle_of_an_arena(adam_update, dtype):
-    flats = [np.full(40, value, dtype) for value in (2, 3, 2, 2)]
-    adam_update(*(flat[8:24] for flat in flats), 0.1, BETAS, EPS, 1, 0.01)
-    for flat in (flats[0], *flats[2:]):
-        assert np.all(flat[:8] == 2)
-        assert np.all(flat[24:] == 2)
-        assert np.all(flat[8:24] != 2)

@@ -14,7 +14,7 @@ from npformer.check import catalogue
 from npformer.check.cases.random_cases import usual_inputs
 from npformer.functional import Draw
 from npformer.lab.museum.patch import noted
-from npformer.layers import Context, EncoderLayer, LayerNorm, RandomKey
+from npformer.layers import EncoderLayer, LayerNorm
 from tests.outputs import parts
 
 DRAW = Draw(seed=1, step=2, micro=3, site=4, rate=0.5)
@@ -148,14 +148,3 @@ def test_every_operation_that_draws_takes_other_bits(numpy64):
         assert not np.array_equal(actual[0], usual[0]), op
         calls.clear()
     assert not ops.dropout.forward(np.ones((2, 3)), DRAW)[0].any()
-    x = np.random.default_rng(2).normal(size=(2, 3, 4))
-    layer = EncoderLayer(4, 2, 6, dropout=0.5, backend=dataclasses.replace(numpy64, ops=ops))
-    calls.clear()
-    layer.forward(x, context=Context(key=RandomKey()))
-    assert calls == [36, 24, 36, 24]  # weights, sub-layer, inside the feed-forward, sub-layer
-
-
-def test_a_prompt_shows_a_backend_and_its_table_in_a_line():
-    backend = get_backend("numpy", kernels="plain")
-    assert repr(backend) == f"<Backend {backend}>" == "<Backend numpy (plain) on CPU, float32>"
-    assert repr(backend.ops) == f"<Ops: {len(F.OPERATIONS)} operations; print shows where their kernels come from>"

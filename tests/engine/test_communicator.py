@@ -25,27 +25,6 @@ def test_all_to_all_brings_each_part_to_its_rank():
             assert arrived.tolist() == [100.0 * sender + 10 * rank + i for i in range(lengths[rank])]
 
 
-def test_all_gather_brings_what_each_sends_to_all():
-    def work(ranks):
-        whole = np.full(6, np.nan)
-        views = [whole[:1], whole[1:3], whole[3:3], whole[3:]]
-        views[ranks.rank][...] = ranks.rank
-        ranks.all_gather(views[ranks.rank], views).wait()
-        return whole.tolist()
-
-    assert in_threads(4, work) == [[0, 1, 1, 3, 3, 3]] * 4
-
-
-def test_broadcast_brings_what_one_has():
-    def work(ranks):
-        array = np.full(2, float(ranks.rank))
-        ranks.broadcast(array, root=1).wait()
-        ranks.barrier().wait()
-        return array.tolist()
-
-    assert in_threads(3, work) == [[1.0, 1.0]] * 3
-
-
 def test_one_process_has_everything():
     one, whole = np.array([1.0, 2.0]), np.zeros(2)
     alone = Communicator()

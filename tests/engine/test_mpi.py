@@ -61,26 +61,21 @@ def alone(monkeypatch):
     return monkeypatch
 
 
-@pytest.mark.parametrize(("size", "rank"), LAUNCHERS)
-def test_a_launchers_count_is_known(size, rank, alone):
-    assert launched() is None
-    alone.setenv(size, "4")
-    alone.setenv(rank, "3")
-    assert launched() == Place(3, 4)
-    alone.setenv(size, "1")
-    assert launched() is None
-
-
-def test_slurms_count_is_that_of_machines_where_it_starts_another_launcher(alone):
-    for name, value in (("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_PROCID", "1"), ("PMI_SIZE", "8"), ("PMI_RANK", "5")):
-        alone.setenv(name, value)
-    assert launched() == Place(5, 8)
-
-
-def test_a_launcher_that_tells_of_one_process_does_not_hide_another(alone):
-    for name, value in (("PMI_SIZE", "1"), ("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "1")):
-        alone.setenv(name, value)
-    assert launched() == Place(1, 2)
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    [
+        *(({size: 4, rank: 3}, Place(3, 4)) for size, rank in LAUNCHERS),
+        *(({size: 1, rank: 0}, None) for size, rank in LAUNCHERS),
+        # Slurm counts machines where it starts another launcher; and who tells of one process does not hide another
+        ({"SLURM_STEP_NUM_TASKS": 2, "SLURM_PROCID": 1, "PMI_SIZE": 8, "PMI_RANK": 5}, Place(5, 8)),
+        ({"PMI_SIZE": 1, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_RANK": 1}, Place(1, 2)),
+        ({}, None),
+    ],
+)
+def test_a_launchers_count_is_known(variables, place, alone):
+    for name, value in variables.items():
+        alone.setenv(name, str(value))
+    assert launched() == place
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from npformer.backend import Arena, Pair, get_backend
 from npformer.backend.workspace import kept_bytes
 from npformer.engine.numba import replay
 from npformer.errors import ShapeError
-from npformer.layers import Layer, ScaledDotProduct
+from npformer.layers import Layer
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
 from tests.engine.conftest import (
     CASES,
@@ -118,18 +118,6 @@ def test_a_record_takes_the_memory_of_the_run_before_it(monkeypatch):
     assert (at_start, records(step)) == ([0, 0], [1])
 
 
-def test_records_share_their_memory():
-    """A step of another shape takes what the first one's left, as far as it goes."""
-    step = new_step(build(backend()))
-    pools = [part._driver._pool for part in step.runner.shards.computes]
-    trained(step, batches(3, (8, 6, 6)))
-    first = [sum(pool.sizes) for pool in pools]
-    train_batches = batches(12, (8, 6, 6), (8, 6, 5), (8, 5, 6), (8, 5, 5))
-    trained(step, train_batches)
-    assert records(step) == [4, 4]
-    assert all(sum(pool.sizes) < 2 * size for pool, size in zip(pools, first, strict=True))
-
-
 class Mixed(Layer):
     """A layer that is declared static, and computes by other means than kernels."""
 
@@ -148,8 +136,6 @@ class Mixed(Layer):
             return np.asarray(x) * self.amount[0] @ self.own.weight.data, None
         if self.spelled == "copied":
             x = np.array(x)
-        elif self.spelled == "converted":
-            x = x.astype(np.float64)
         elif self.spelled == "strict" and type(x) is not np.ndarray:
             raise ShapeError(f"x: expected an array, got {type(x)}")
         elif self.spelled == "picked":
@@ -162,7 +148,7 @@ class Mixed(Layer):
         return self.ops.linear.backward(dy, cache)[0]
 
 
-@pytest.mark.parametrize("spelled", ["weights", "bare", "copied", "converted", "picked", "strict"])
+@pytest.mark.parametrize("spelled", ["weights", "bare", "copied", "picked", "strict"])
 def test_a_layer_that_computes_by_other_means_is_not_recorded(spelled):
     def make(on):
         model = Decoder(DecoderConfig(9, num_layers=1, **SIZES), backend=on)
@@ -189,21 +175,6 @@ def test_operations_of_another_table_are_called_at_every_step():
         return new_step(build(other))
 
     assert records_of(make, batches(8, (6, 5, 4)), backend(1)) == [0]
-
-
-def test_a_user_defined_mechanism_is_called_at_every_step():
-    class Mine(ScaledDotProduct):
-        state_names = ("calls",)
-        calls = 0
-
-        def forward(self, *inputs, **options):
-            Mine.calls += 1
-            return super().forward(*inputs, **options)
-
-    model = build(backend())
-    model.encoder.layers[0].self_attention.mechanism = Mine()
-    trained(new_step(model), batches(5, (6, 5, 4)))
-    assert Mine.calls == 2 * 5  # two threads
 
 
 def test_many_shapes_leave_no_more_records_than_are_kept(monkeypatch):

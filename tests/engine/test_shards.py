@@ -88,13 +88,6 @@ def test_an_error_on_any_thread_leaves_everything_as_it_was(token, numpy_on_thre
     same(trained(step, [good]), trained(calm, [good, good])[1:])  # nothing is left over in a replica's gradients
 
 
-def test_no_more_replicas_than_shards_and_none_for_one_thread(numpy_on_threads):
-    for threads, rows, replicas in ((5, 1, 0), (5, 2, 1), (3, 7, 2)):
-        step = new_step(build(numpy_on_threads(threads)))
-        step(*(ids[:rows] for ids in EVEN))
-        assert len(step.runner.shards.replicas._made) == replicas
-
-
 @pytest.mark.parametrize(
     ("least", "accumulate", "parts"),
     [(1, 1, [3]), (117, 1, [2]), (176, 1, [1]), (100, 2, [2, 1])],  # of 7·5·10 numbers; of 4·5·10 and 3·5·10

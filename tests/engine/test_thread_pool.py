@@ -14,7 +14,6 @@ from weakref import ref
 import numpy as np
 import pytest
 
-from npformer.backend import get_backend
 from npformer.backend.numpy.blas_threads import blas_threads
 from npformer.engine import thread_pool as module
 from npformer.engine.thread_pool import ThreadPool
@@ -372,25 +371,6 @@ def test_a_forked_child_has_its_own_threads(in_a_job):
     _, status = os.waitpid(children[0], 0)
     assert os.waitstatus_to_exitcode(status) == 0
     pool.run([time.time] * 2)
-
-
-def test_one_pool_of_each_size_for_the_whole_process():
-    runs = [
-        get_backend("numpy", dtype, kernels="plain", threads=n).engine.in_threads
-        for dtype in ("float32", "float64")
-        for n in (2, 3)
-    ]
-    assert runs[0] == runs[2] != runs[1] == runs[3]
-    assert all(isinstance(run.__self__, ThreadPool) for run in runs)
-
-
-def test_a_fork_drops_an_unused_pool():
-    pool = ThreadPool(2)
-    assert pool in module._pools
-    alive = ref(pool)
-    del pool
-    gc.collect()
-    assert alive() is None
 
 
 def test_a_job_that_has_ended_is_held_by_no_thread():

@@ -107,6 +107,13 @@ def library(file, dtype):
     return loaded
 
 
+#: The most threads that a block of a kernel is asked to have, of kernels that are not here 256. What test_compile.py
+#: tells of their registers is about these.
+MOST_THREADS = {
+    "cross_entropy.mean_loss": 1024, "cross_entropy.token_losses": 512, "cross_entropy.token_losses_backward": 512,
+    "embedding.add_chunks": 1024, "embedding.add_edges": 1024, "feed_forward.gelu_rows_backward": 512,
+    "layer_norm.norm_rows": 512, "layer_norm.norm_rows_backward": 512, "sums.add_rows": 1024,
+}  # fmt: skip
 ZONE = 1024  # bytes on either side
 GARBAGE = 255  # every byte of fresh memory: NaN in real numbers, −1 in whole ones
 
@@ -217,7 +224,7 @@ class HostRuntime:
     def launch(self, kernel, dtype, blocks, threads, *arguments):
         file, _, name = kernel.partition(".")
         assert 0 <= blocks < 2**31, f"{kernel}: {blocks} blocks"
-        assert 1 <= threads <= 1024, f"{kernel}: {threads} threads in a block"
+        assert 1 <= threads <= MOST_THREADS.get(kernel, 256), f"{kernel}: {threads} threads in a block"
         if blocks == 0:
             return
         built = library(file, np.dtype(dtype).name)

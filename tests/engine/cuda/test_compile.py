@@ -19,7 +19,7 @@ import pytest
 
 from npformer.engine.cuda.source import REAL, files, kernels, source
 from npformer.engine.cupy.cupy_runtime import OPTIONS
-from tests.engine.cuda import asking, host_runtime
+from tests.engine.cuda import host_runtime
 
 #: By CUDA's version: the package that has its NVRTC, and how to install that.
 PACKAGES = {12: ("nvidia-cuda-nvrtc-cu12", "in npformer's folder: pip install -e '.[nvrtc]'"),
@@ -134,7 +134,7 @@ def test_every_kernel_is_there_and_fits(target):
         made = {file: pool.submit(compiled, source(file, dtype), cuda, *given) for file in files()}
     for file, found in made.items():
         expect_fits(file, found.result())
-        expect_registers(file, found.result(), dtype)
+        expect_registers(file, found.result())
 
 
 def expect_fits(file, found):
@@ -151,15 +151,10 @@ def expect_fits(file, found):
     assert not FLOAT_ATOMIC.findall(found.ptx), file
 
 
-def expect_registers(file, found, dtype):
-    """A block as large as asked for has its registers, else the driver refuses to launch it.
-
-    Blocks grow with the rows, up to a limit that wide rows show.
-    """
-    asked = asking.most_threads(dtype, 8192)
-    assert asked == asking.most_threads(dtype, 16384), "wider rows ask for more threads"
+def expect_registers(file, found):
+    """A block as large as asked for has its registers, else the driver refuses to launch it."""
     for name, takes in found.resources().items():
-        threads = asked[f"{file}.{name}"]
+        threads = host_runtime.MOST_THREADS.get(f"{file}.{name}", 256)
         assert registers_of_a_block(takes.registers, threads) <= REGISTERS, f"{file}.{name}: {takes}, {threads} threads"
 
 

@@ -45,17 +45,6 @@ def test_a_step_of_numpys_whole_numbers_is_a_number_and_no_address(kind):
     assert drawn(DRAW._replace(step=kind(5)), x) == drawn(DRAW._replace(step=5), x)
 
 
-def test_no_kernel_where_nothing_drops(runtime, table):
-    x = np.ones((5, 70))
-    y, cache = table.dropout.forward(x, None)
-    assert y is x
-    assert table.dropout.backward(x, cache) is x
-    assert runtime.launched == []
-    _, cache = table.residual.forward(x, x, None)
-    assert all(dx is x for dx in table.residual.backward(x, cache))
-    assert runtime.launched == ["dropout.drop"]
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_dropped_entries_are_0_even_if_nan_and_a_kept_nan_is_seen(table, value):
     x, bad = np.ones((4, 50)), np.full((4, 50), value)

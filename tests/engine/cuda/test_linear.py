@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
-from npformer.engine.cuda import cuda_ops, feed_forward, linear
+from npformer.engine.cuda import feed_forward, linear
 from npformer.engine.cuda.device_runtime import drawn
 from npformer.engine.cuda.feed_forward import activate, backward_of_activation
 from npformer.functional import Draw
 from tests.backend import test_kernels as kernels
-from tests.backend.conftest import Agreement
 
 test_gelu = kernels.test_gelu_near_0_where_its_pieces_meet_and_far_out
 SHAPES = [((1, 1), 1), ((3, 5), 7), ((2, 3, 5), 7), ((2, 4, 33), 65), ((40, 32), 300), ((70, 6), 33), ((3, 2, 4), 64),
@@ -60,12 +59,6 @@ def test_the_last_block_stops_with_the_last_row(runtime, three_parts, activation
         assert (x[:7] == 1).all()
         assert (x[7:] == 0).all()
     assert (da[7:] == 1).all()
-
-
-def test_a_column_of_long_rows_is_begun_by_one_thread_and_added_to_by_another(runtimes):
-    """Whichever is first: the other order is tried with all shapes."""
-    agree = Agreement(cuda_ops(runtimes.HostRuntime(block=40)))
-    assert agree(*case("relu", inputs((2, 3), 8200)))
 
 
 @pytest.mark.parametrize("layout", ["gaps", "columns first"])

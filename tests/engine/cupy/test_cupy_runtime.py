@@ -11,8 +11,7 @@ from npformer.engine.cuda.device_runtime import by_value
 from npformer.engine.cuda.source import REAL, files, source
 from npformer.engine.cupy import cupy_runtime
 from npformer.engine.cupy.cupy_runtime import OPTIONS, CupyRuntime, as_argument
-from npformer.errors import ConfigError, DeviceError
-from tests.engine.cuda.fake_cublas import HANDLE
+from npformer.errors import DeviceError
 from tests.engine.cupy import emulated
 
 
@@ -162,23 +161,3 @@ def test_an_array_of_the_host_is_no_argument(array):
     """CuPy passes an array of one number by value, which a kernel takes for an address."""
     with pytest.raises(DeviceError, match=r"kernel: expected an array in the GPU's memory, got NumPy's of shape"):
         as_argument(array)
-
-
-def test_the_workspace_follows_the_stream(cupy):
-    runtime, stream = CupyRuntime(), cupy.cuda.Stream(non_blocking=True)
-    place, size = runtime._workspace.data.ptr, runtime._workspace.nbytes
-    assert runtime.blas is runtime.blas
-    with stream:
-        assert runtime.blas is runtime.blas
-    (created, _), *calls = cupy.cublas.calls
-    assert created == "cublasCreate_v2"
-    expected = []
-    for each in (cupy.cuda.get_current_stream(), stream):  # a new stream forgets the workspace
-        expected += [("cublasSetStream_v2", HANDLE, each.ptr), ("cublasSetWorkspace_v2", HANDLE, place, size)]
-    assert [(name, *given.values()) for name, given in calls] == expected
-    assert size == cupy_runtime.WORKSPACE
-
-
-def test_another_precision(cupy):
-    with pytest.raises(ConfigError, match="precision: expected one of float32, tf32, got 'fp16'"):
-        CupyRuntime("fp16")

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from npformer.backend.cupy import CupyDevice
-from npformer.engine.cupy import nccl
-from npformer.engine.cupy.nccl import NcclRank, between_cards
-from npformer.engine.mpi import MpiRank
+from npformer.engine.cupy.nccl import NcclRank
 from npformer.errors import DeviceError, RankLostError
-from tests.engine.thread_ranks import ThreadRank, in_threads
+from tests.engine.thread_ranks import in_threads
 
 STREAM = 77
 
@@ -151,10 +149,3 @@ def test_a_card_is_known_by_its_bus_and_its_machine():
     runtime = SimpleNamespace(deviceGetPCIBusId=lambda number: f"0000:3{number}:00.0")
     device = SimpleNamespace(cupy=SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)), number=1)
     assert CupyDevice.card.fget(device) == f"0000:31:00.0 of {platform.node()}"
-
-
-def test_only_ranks_that_are_processes_get_it(wire, monkeypatch):
-    monkeypatch.setattr(nccl, "NcclRank", lambda ranks: ("on cards", ranks))
-    world = SimpleNamespace(COMM_WORLD=SimpleNamespace(rank=1, size=2))
-    assert between_cards(MpiRank(world))[0] == "on cards"
-    assert in_threads(1, between_cards)[0].__class__ is ThreadRank

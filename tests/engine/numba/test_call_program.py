@@ -88,9 +88,3 @@ def test_calls_are_made_in_order_until_one_fails():
     with pytest.raises(MemoryError, match="a kernel of a recorded step failed"):
         run("float64", *((kernel, (log, value)) for value in (5, 3, 6)))
     assert log.tolist() == [4, 7, 8, 5, 0]
-
-
-def test_no_call_is_no_words_and_no_work():
-    words, starts = call_program.program([], "float32")
-    assert (words.tolist(), words.dtype, starts) == ([], np.int64, [])
-    call_program.run(words)

@@ -124,8 +124,3 @@ def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase, at_once, a_h
     same(beam_search(model("numba"), SRC[:2], MAX_LEN, eos_id=99), expected)
     assert any(place[work_sharing.LOST] for place in places)
     assert not any(place[work_sharing.PRESENT] for place in places if place[work_sharing.LOST])
-
-
-def test_numbers_of_few_bits_are_as_good():
-    hypotheses = beam_search(model("numba"), SRC, np.int8(MAX_LEN), beam=np.int8(3), eos_id=np.int16(2))
-    same(hypotheses, one_by_one(model("plain"), SRC, beam=3))

@@ -70,26 +70,24 @@ def test_it_is_loaded_from_its_own_files_and_set_up(name, anew, monkeypatch):
     assert product_library() == "MKL 9.9"
 
 
-def test_left_alone_on_a_processor_of_amd(anew, monkeypatch):
-    installed(monkeypatch, "libmkl_rt.so.3", processor="znver5")
-    monkeypatch.setattr(ctypes, "CDLL", lambda path: pytest.fail("loaded"))
-    assert anew.intel() == Intel(None, "9.9", "on this processor (znver5) OpenBLAS is faster")
+@pytest.mark.parametrize(
+    ("files", "processor", "layer", "problem"),
+    [
+        (["libmkl_rt.so.3"], "znver5", 1, "on this processor (znver5) OpenBLAS is faster"),
+        (["libmkl_rt.so.3"], "sapphirerapids", 0, "another package has set it up with threads of its own"),
+        (["libmkl_rt.so.3"], "sapphirerapids", None, "it cannot be loaded (no such file)"),
+        (["libmkl_core.so.3"], "sapphirerapids", 1, "its mkl_rt is not among its files"),
+    ],
+)
+def test_left_alone_and_why(files, processor, layer, problem, anew, monkeypatch):
+    def load(path):
+        if layer is None:
+            raise OSError("no such file")
+        return FakeLibrary(layer)
 
-
-def test_left_alone_if_another_package_has_given_it_threads(anew, monkeypatch):
-    installed(monkeypatch, "libmkl_rt.so.3")
-    monkeypatch.setattr(ctypes, "CDLL", lambda path: FakeLibrary(0))
-    assert anew.intel() == Intel(None, "9.9", "another package has set it up with threads of its own")
-
-
-def test_what_cannot_be_loaded_or_found(anew, monkeypatch):
-    installed(monkeypatch, "libmkl_rt.so.3")
-    library = anew.intel()
-    assert library.library is None
-    assert library.problem.startswith("it cannot be loaded (")
-    intel.cache_clear()
-    installed(monkeypatch, "libmkl_core.so.3")
-    assert anew.intel() == Intel(None, "9.9", "its mkl_rt is not among its files")
+    installed(monkeypatch, *files, processor=processor)
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    assert anew.intel() == Intel(None, "9.9", problem)
 
 
 @used

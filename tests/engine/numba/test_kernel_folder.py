@@ -62,17 +62,8 @@ def a_link(folder, monkeypatch):
     folder.symlink_to(folder.parent)
 
 
-def a_file(folder, monkeypatch):
-    folder.parent.mkdir()
-    folder.touch()
-
-
-def below_a_file(folder, monkeypatch):
-    folder.parent.touch()
-
-
 REFUSED = {others_may_write: "others can write to it", of_somebody_else: "it is somebody else's",
-           a_link: "it is no folder", a_file: "it is no folder", below_a_file: ""}  # fmt: skip
+           a_link: "it is no folder"}  # fmt: skip
 
 
 @pytest.mark.parametrize("make", REFUSED)
