@@ -29,7 +29,7 @@ def uneven(rows, seed, longest=8):
 
 
 #: Also fewer rows than slots, a single one, and a number that no part divides.
-BATCHES = [uneven(rows, seed) for seed, rows in enumerate((16, 19, 5, 1, 16, 16, 9, 2, 19))]
+BATCHES = [uneven(rows, seed) for seed, rows in enumerate((16, 19, 5, 1, 9))]
 
 
 def weights(step):
@@ -56,12 +56,12 @@ def on(kernels):
 def test_any_number_of_threads_and_ranks_gives_the_same_bits(options, sharded, on):
     alone = run(on(2), **options)
     assert len({loss for loss, _ in alone[0]}) == len(BATCHES)
-    for ranks, threads in ((2, 2), (4, 1), (8, 2)):
+    for ranks, threads in ((2, 2), (8, 1)):
         backend = on(threads)
         every = in_threads(ranks, lambda rank, to=backend: run(to, rank, shard_optimizer=sharded, **options))
         assert every == [alone] * ranks
     if not sharded:
-        assert [run(on(threads), **options) for threads in (4, 8)] == [alone] * 2
+        assert run(on(8), **options) == alone
 
 
 @pytest.mark.parametrize("case", CASES)
