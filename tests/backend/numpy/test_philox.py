@@ -1,5 +1,7 @@
 """NumPy's own Philox draws the plain bits, whole or for some rows of a batch, on any thread."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -30,3 +32,12 @@ def test_the_kept_mask_equals_that_of_the_plain_bits(shape, first_row):
     assert keep.dtype == bool
     assert scale == true_scale
     assert np.array_equal(keep, philox_bits(draw, like.size, like).reshape(shape) >= threshold)
+
+
+def test_threads_do_not_disturb_each_other():
+    draws = [Draw(1, 2, 3, site, 0.5) for site in range(64)]
+    like = np.empty(2 * CHUNK)
+    alone = [kept(draw, like)[0] for draw in draws]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda draw: kept(draw, like)[0], draws))
+    assert all(map(np.array_equal, alone, together))

@@ -204,8 +204,13 @@ def with_own_linear(backend):
     return dataclasses.replace(backend, ops=dataclasses.replace(backend.ops, linear=Pair(*pair)))
 
 
+def eager(backend):
+    return dataclasses.replace(backend, engine=backend.engine.eager())
+
+
 #: What is not recorded: why -> (the model's class, its backend).
 UNRECORDED = {
+    "an engine that was asked not to": (Transformer, lambda: eager(cupy_backend("float64"))),
     "plain kernels: CuPy refuses its products": (Transformer, lambda: cupy_backend("float64", "plain")),
     "a class that does not say that it is static": (OfMyOwn, lambda: cupy_backend("float64")),
     "an operation was replaced": (Transformer, lambda: with_own_linear(cupy_backend("float64"))),

@@ -14,7 +14,7 @@ PROGRAM = """
 from npformer.engine.numba import compiling, add_and_compare, parallel_compile
 compiled_here, before = [], compiling.Kernel.compile
 compiling.Kernel.compile = lambda kernel, dtype: compiled_here.append(kernel.name) or before(kernel, dtype)
-parallel_compile.cores = lambda: CORES
+parallel_compile.cores = lambda: 2
 BEFORE
 missing = compiling.prepare([add_and_compare.add, add_and_compare.compare], "float32")
 assert [kernel.name for kernel in missing] == ["add_and_compare.add", "add_and_compare.compare"]
@@ -31,10 +31,10 @@ parallel_compile._child = dying
 
 @pytest.fixture
 def compiled(run_apart, tmp_path):
-    """compiled(cores, before): what a process compiled itself of PROGRAM with an empty folder, and what it said."""
+    """compiled(before): what a process compiled itself of PROGRAM with an empty folder, and what it said."""
 
-    def run(cores, before=""):
-        program = PROGRAM.replace("CORES", str(cores)).replace("BEFORE", before)
+    def run(before=""):
+        program = PROGRAM.replace("BEFORE", before)
         out, stderr = run_apart(program, NUMBA_CACHE_DIR=str(tmp_path))
         return out.split(), stderr
 
@@ -42,7 +42,7 @@ def compiled(run_apart, tmp_path):
 
 
 def test_processes_compile_and_this_one_takes_what_they_kept(compiled):
-    kernels, lines = compiled(2)
+    kernels, lines = compiled()
     assert kernels == []
     assert lines[0] == "npformer: compiling 2 kernels for float32, once ..."
     assert [line.partition(",")[0] for line in lines[1:3]] == ["npformer: 1 of 2", "npformer: 2 of 2"]
@@ -52,12 +52,12 @@ def test_processes_compile_and_this_one_takes_what_they_kept(compiled):
 
 
 @pytest.mark.parametrize(
-    ("cores", "before"),
-    [(1, ""), (2, DYING), (2, "parallel_compile.sys.executable = None")],
-    ids=["one core", "processes that die", "no program to start"],
+    "before",
+    [DYING, "parallel_compile.sys.executable = None"],
+    ids=["processes that die", "no program to start"],
 )
-def test_what_processes_do_not_bring_about_this_one_does(cores, before, compiled):
-    kernels, lines = compiled(cores, before)
+def test_what_processes_do_not_bring_about_this_one_does(before, compiled):
+    kernels, lines = compiled(before)
     assert kernels == NAMES
     assert [line.partition(", ")[2] for line in lines[1:3]] == NAMES
     assert len(lines) == 4
