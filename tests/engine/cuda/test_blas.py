@@ -1,4 +1,4 @@
-"""How cuBLAS is called: its declarations, its handle, its errors."""
+"""How cuBLAS is called: its declarations and its errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The kernels' source text: assembled for a compiler, and installed with the package."""
+"""The kernels' source text is installed with the package."""
 
 import importlib.util
 import shutil
