@@ -141,8 +141,8 @@ def test_tiles_fit_into_a_block(dtype):
             R = tile_rows(matrices, D, np.dtype(dtype))
             assert 1 <= R <= MOST_ROWS
             assert (matrices * R * (D + 1 - D % 2) + R * (R + 1 - R % 2) + 3 * R) * size <= ROOM
-    for T in range(1, 65, 7):
-        for S in range(1, 65, 5):
+    for T in range(1, 65, 21):
+        for S in range(1, 65, 20):
             largest = max(D for D in range(5000) if fits_one_tile(T, S, D, np.dtype(dtype)) or D == 0)
             wide, keys = largest | 1, S | 1
             assert ((2 * T + S) * wide + T * keys + 3 * T) * size <= ROOM or largest == 0

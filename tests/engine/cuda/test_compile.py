@@ -26,11 +26,9 @@ PACKAGES = {12: ("nvidia-cuda-nvrtc-cu12", "in npformer's folder: pip install -e
             13: ("nvidia-cuda-nvrtc", "pip install nvidia-cuda-nvrtc, as .ci/run does")}  # fmt: skip
 #: A100; H100 and H200; B200; RTX 50.
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
-#: (NVRTC, architecture, dtype): in the sample each NVRTC compiles for each architecture, in one precision or the other.
-SAMPLE = [
-    (cuda, architecture, list(REAL)[i % 2]) for cuda in PACKAGES for i, architecture in enumerate(ARCHITECTURES, cuda)
-]
-EVERY = [(cuda, architecture, dtype) for cuda, architecture, _ in SAMPLE for dtype in REAL]
+#: (NVRTC, architecture, dtype): in the sample one NVRTC or the other compiles for each architecture, in one precision.
+SAMPLE = [(13 - i % 2, architecture, list(REAL)[i // 2]) for i, architecture in enumerate(ARCHITECTURES)]
+EVERY = [(cuda, architecture, dtype) for cuda in PACKAGES for architecture in ARCHITECTURES for dtype in REAL]
 ADDED_BY_CUPY = ("--ftz=true",)
 SHARED = 48 * 1024  # bytes that a block has without asking for more
 REGISTERS = 64 * 1024  # that the threads of a block have together; a warp takes them in pieces of 256
