@@ -33,6 +33,7 @@ def product():
     kernel.dispatcher._can_compile = True
     for dtype in compiling.DTYPES:
         kernel.dispatcher.compile(numba.void(*kernel.types(dtype)))
+    kernel.dispatcher.disable_compile()  # else each layout has a kernel of its own
     return kernel
 
 
@@ -41,7 +42,7 @@ def test_a_product_or_a_product_added(product, dtype):
     close = {"float32": 1e-4, "float64": 1e-12}[dtype]
     for m, k, n in SIZES:
         a, b, c = (np.asarray(rng.normal(size=s)).astype(dtype) for s in ((m, k), (k, n), (m, n)))
-        for names in (names for names in np.ndindex(4, 4, 4) if sum(names) % 4 == 0 or (m, k, n) == (7, 9, 5)):
+        for names in np.ndindex(4, 4, 4):
             lay_a, lay_b, lay_c = (list(LAYOUTS.values())[i] for i in names)
             for beta in (0, 1):
                 y = lay_c(c if beta else np.full_like(c, np.nan))  # what was there does not count
