@@ -55,17 +55,6 @@ def follow(root, blocks):
             path.write_text("\n".join(changed(lines, block.text)) + "\n", encoding="utf-8")
 
 
-@pytest.fixture
-def copy(tmp_path):
-    """The repository's files in a folder of their own."""
-    for name in COPIED:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tmp_path / name)  # with what Python has compiled: it need not do so again
-        else:
-            shutil.copy(ROOT / name, tmp_path / name)
-    return tmp_path
-
-
 def python(root, *arguments):
     """Python in root, where npformer is that of root."""
     environment = {**os.environ, "PYTHONPATH": str(root)}
@@ -78,36 +67,7 @@ def run_tests(root, *arguments):
     return python(root, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--full", *arguments)
 
 
-#: What else looks at every operation.
-ELSEWHERE = (
-    "tests/test_coverage.py::test_every_operation_is_in_it",
-    "tests/test_imports.py::test_an_operations_file_reads_from_top_to_bottom",
-    "tests/test_imports.py::test_every_file_of_functional_is_named_in_its_table_of_contents",
-    "tests/backend/test_ops.py::test_every_operation_of_functional_is_in_the_table_in_teaching_order",
-    "tests/backend/test_ops.py::test_plain_kernels_run_the_text_of_functional",
-    "tests/backend/test_fallback.py::test_for_everything_else_the_plain_pair_computes",
-    "tests/backend/test_kernels.py::test_kernels_are_found_by_their_names",
-    "tests/backend/test_kernels.py::test_rms_norm",
-)
-
-
-def test_the_page_makes_an_operation_that_everything_takes_up(copy):
-    follow(copy, BLOCKS)
-    home = python(copy, "-c", "import npformer; print(npformer.__file__)")
-    assert Path(home.stdout.strip()).is_relative_to(copy), home.stderr
-    for line in commands(TEXT):
-        program, *words = shlex.split(line)
-        if program == "npformer":
-            outcome = python(copy, "-m", "npformer", *words)  # it refuses a name that nothing has
-        else:
-            assert [program, *words[:2]] == ["python", "-m", "pytest"], line
-            outcome = run_tests(copy, *words[2:])
-            assert " passed" in outcome.stdout
-        assert outcome.returncode == 0, f"{line}\n{outcome.stdout}{outcome.stderr}"
-    outcome = run_tests(copy, *ELSEWHERE, "-k", "rms_norm or test_every or kernels_are_found")
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-
-
+#: What mutation testing, the profile and the tables say of it.
 MUTANTS = """
 from npformer.backend import get_backend
 from npformer.lab.mutation_testing import SURVIVED, defendants, judge
@@ -118,45 +78,34 @@ assert backend.ops.rms_norm.forward.__name__ == "rms_norm_forward"
 from npformer.backend.numpy.kernels import KERNELS
 assert KERNELS.rms_norm.forward.__module__ == "npformer.backend.numpy.rms_norm"
 """
+#: What else looks at every operation.
+ELSEWHERE = (
+    "tests/test_coverage.py::test_every_operation_is_in_it",
+    "tests/test_imports.py::test_every_file_of_functional_is_named_in_its_table_of_contents",
+    "tests/backend/test_ops.py::test_every_operation_of_functional_is_in_the_table_in_teaching_order",
+    "tests/backend/test_ops.py::test_plain_kernels_run_the_text_of_functional",
+    "tests/backend/test_fallback.py::test_for_everything_else_the_plain_pair_computes",
+    "tests/backend/test_kernels.py::test_kernels_are_found_by_their_names",
+    "tests/backend/test_kernels.py::test_rms_norm",
+)
 
 
-def test_mutation_testing_the_profile_and_the_tables_know_it(copy):
-    follow(copy, BLOCKS)
-    outcome = python(copy, "-c", MUTANTS)
+def test_the_page_makes_an_operation_that_everything_takes_up(tmp_path):
+    for name in COPIED:  # with what Python has compiled: it need not do so again
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, tmp_path / name)
+    follow(tmp_path, BLOCKS)
+    home = python(tmp_path, "-c", "import npformer; print(npformer.__file__)")
+    assert Path(home.stdout.strip()).is_relative_to(tmp_path), home.stderr
+    for line in commands(TEXT):
+        program, *words = shlex.split(line)
+        if program == "npformer":
+            outcome = python(tmp_path, "-m", "npformer", *words)  # it refuses a name that nothing has
+        else:
+            assert [program, *words[:2]] == ["python", "-m", "pytest"], line
+            outcome = run_tests(tmp_path, *words[2:])
+            assert " passed" in outcome.stdout
+        assert outcome.returncode == 0, f"{line}\n{outcome.stdout}{outcome.stderr}"
+    outcome = run_tests(tmp_path, *ELSEWHERE, "-k", "rms_norm or test_every or kernels_are_found")
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    outcome = python(tmp_path, "-c", MUTANTS)
     assert outcome.returncode == 0, outcome.stderr
-
-
-def test_few_files_name_it(copy):
-    follow(copy, BLOCKS)
-    others = {"precision", "tolerance", "judge", "sources"}
-    naming = [
-        path
-        for path in copy.rglob("*.*")
-        if path.suffix in (".py", ".md")
-        and "rms_norm" in path.read_text("utf-8")
-        and not others.intersection(path.parts)
-    ]  # the kernels that the check is scored on are other people's
-    pages = {"adding-an-operation.md", Path(__file__).name, "judge.md", "test_judge_page.py"}
-    assert {str(path.relative_to(copy)) for path in naming if path.name not in pages} == {
-        block.file for block in BLOCKS
-    }
-    assert len(BLOCKS) <= 10
-
-
-ROWS = "tests/functional/test_operation.py::test_every_pair_of_every_file_has_its_row_and_its_samples"
-#: A step left out, and what notices.
-OMISSIONS = {
-    "npformer/functional/__init__.py": ROWS,
-    "npformer/check/cases/op_samples.py": ROWS,
-    "docs/coverage.md": ELSEWHERE[0],
-    "tests/backend/test_kernels.py": ELSEWHERE[-2],
-}
-
-
-@pytest.mark.parametrize("file", OMISSIONS)
-def test_a_step_that_is_left_out_is_noticed(file, copy):
-    without = [block for block in BLOCKS if block.file != file]
-    follow(copy, [each for each in without if "numpy" not in each.file] if "__init__" in file else without)
-    outcome = run_tests(copy, OMISSIONS[file])
-    assert outcome.returncode == 1, outcome.stdout + outcome.stderr
-    assert "rms_norm" in outcome.stdout

@@ -2,14 +2,13 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer import layers
-from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend, plain_pair
-from npformer.check import Case, catalogue
+from npformer.backend import PLAIN, Backend, Pair, get_backend
+from npformer.check import catalogue
 from npformer.check.report import RIGHT, WRONG
 from npformer.check.subject import subject
 from npformer.errors import CacheUsedError, DTypeError
@@ -268,60 +267,6 @@ def test_gradients_that_are_one_in_a_thousand_off_in_one_element_are_wrong(case,
     report = spoiled(case, numpy64, one_element)
     wanted = [RIGHT if (case.name, k) in ZERO_GRADIENTS else WRONG for k in range(sum(map(is_float, case.inputs)))]
     assert [row.verdict for row in report.rows] == wanted, f"\n{report}"
-    assert not report.ok
-
-
-@pytest.mark.parametrize("op", ["attention", "layer_norm", "feed_forward"])
-def test_a_gradient_that_is_off_makes_no_other_wrong(op, numpy64):
-    case = next(case for case in CASES if case.name.partition(":")[0] == op)
-    count = sum(map(is_float, case.inputs))
-    for k in range(count):
-        report = spoiled(case, numpy64, lambda i, gradient, k=k: one_element(i, gradient) if i == k else gradient)
-        assert [row.verdict for row in report.rows] == [WRONG if i == k else RIGHT for i in range(count)]
-
-
-@functools.cache
-def uses():
-    """The operations that layers call: each case in which one does, and the places that it hands backward."""
-    plain, places = get_backend("numpy", dtype="float64", kernels="plain"), dict[str, list[tuple[Case, Any]]]()
-
-    def noting(op, pair, case):
-        def backward(dy, cache, into=()):
-            places.setdefault(op, []).append((case, into))
-            return pair.backward(dy, cache, into)
-
-        return Pair(pair.forward, backward)
-
-    for case in CASES:
-        if case.group == "layer":
-            ops = Ops(**{op: noting(op, pair, case) for op, pair in vars(plain.ops).items()})
-            layer = case.build(dataclasses.replace(plain, ops=ops))
-            y, cache = layer.forward(*case.inputs, **case.options)
-            layer.backward(upstream_for(y), cache)
-    return places
-
-
-@pytest.mark.parametrize("op", OPERATIONS)
-def test_layers_have_a_place_for_the_gradient_of_every_parameter(op):
-    assert {len(into) for _, into in uses().get(op, [])} <= {OPERATIONS[op].parameters}
-
-
-@pytest.mark.parametrize("op", OPERATIONS)
-def test_a_kernel_that_is_one_in_a_thousand_off_is_seen_in_a_layer(op, numpy64):
-    if op not in uses():
-        pytest.skip("no layer calls it")
-    case, into = uses()[op][0]
-    constants = sum(place is None for place in into)  # the last parameters, which learn nothing here
-    pair = getattr(numpy64.ops, op)
-
-    def backward(dy, cache):
-        gradients = parts(pair.backward(dy, cache))
-        last = len(gradients) - 1 - constants
-        return tuple(1.001 * gradient if i == last else gradient for i, gradient in enumerate(gradients))
-
-    ops = dataclasses.replace(numpy64.ops, **{op: plain_pair(pair.forward, backward)})
-    report = case.check(dataclasses.replace(numpy64, ops=ops))
-    assert WRONG in {row.verdict for row in report.rows}, f"\n{report}"
     assert not report.ok
 
 

@@ -106,11 +106,6 @@ def allowed(part):
     return {other for other in below if other not in USERS_OF or part in USERS_OF[other] | {other}}
 
 
-def test_every_part_has_its_place():
-    parts = {part_of(path) for path in FILES} - {"__init__", "__main__"}
-    assert parts - {"data"} <= {part for storey in STOREYS for part in storey}
-
-
 def wrong(found_in):
     """Place -> what a function finds wrong with a file, for the files in which it finds something."""
     return {place_of(path): imported for path in FILES if (imported := found_in(path))}
@@ -211,77 +206,7 @@ def test_a_training_step_imports_no_wrapper_of_numpy():
     assert not {"array_api_compat.numpy", "numpy.testing", "numpy.f2py"} & set(added)
 
 
-def test_files_open_with_a_sentence():
-    def unlike(path):
-        opening = (ast.get_docstring(tree_of(path)) or "").partition("\n\n")[0]
-        is_sentence = opening.endswith((".", ":", "?")) and opening.lstrip("`")[0].isalpha()
-        return "" if is_sentence else "its docstring opens with no sentence"
-
-    assert wrong(unlike) == {}
-
-
-@pytest.mark.parametrize("pair", functional.OPERATIONS)
-def test_an_operations_file_reads_from_top_to_bottom(pair):
-    home = functional.OPERATIONS[pair].forward.__module__.rpartition(".")[2]
-    tree = tree_of(ROOT / "functional" / f"{home}.py")
-    defined = [node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
-    names = [node.name for node in defined]
-    cache_name = pair.title().replace("_", "") + "Cache"
-    cache, forward, backward = (names.index(name) for name in (cache_name, f"{pair}_forward", f"{pair}_backward"))
-    assert cache < forward
-    assert backward == forward + 1, "the backward stands right under the forward"
-    kind = defined[cache]
-    assert isinstance(kind, ast.ClassDef)
-    assert [ast.unparse(base) for base in kind.bases] == ["NamedTuple"]
-    for node in (defined[forward], defined[backward]):
-        assert isinstance(node, ast.FunctionDef)
-        assert ast.get_docstring(node)
-        assert node.returns is not None
-        assert all(argument.annotation is not None for argument in node.args.args)
-    returned = ast.unparse(defined[forward].returns)
-    assert returned.startswith("tuple[")
-    assert returned.endswith(f", {cache_name}]")
-    assert "tuple[Array" in ast.unparse(defined[backward].returns)
-
-
 def test_every_file_of_functional_is_named_in_its_table_of_contents():
     listed = set((functional.__doc__ or "").split("``")[1::2])
     files = {path.stem for path in (ROOT / "functional").glob("*.py")} - {"__init__", "arrays"}
     assert files <= listed
-
-
-def at_run_time(path):
-    """The modules of npformer that a file imports, late imports too, but for those that only type checkers read."""
-    tree = tree_of(path)
-    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
-    typed = {id(inner) for block in blocks for child in block.body for inner in ast.walk(child)}
-    modules = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and id(node) not in typed:
-            names = {f"{node.module}.{alias.name}": alias for alias in node.names}
-            modules |= {name if name in MODULES else str(node.module) for name in names}
-    return modules & MODULES.keys()
-
-
-def dotted(path):
-    """The name of a file's module."""
-    return ".".join(("npformer", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
-
-
-MODULES = {dotted(path): path for path in FILES}
-
-
-def circles():
-    """Modules that import each other, directly or by way of others; the largest such sets."""
-    reached = {name: at_run_time(path) for name, path in MODULES.items()}
-    while (
-        more := {name: others.union(*(reached[other] for other in others)) for name, others in reached.items()}
-    ) != reached:
-        reached = more
-    together = {frozenset({other for other in others if name in reached[other]}) for name, others in reached.items()}
-    return sorted(map(set, together - {frozenset()}), key=sorted)
-
-
-def test_no_modules_import_each_other():
-    """A late import that hides a circle is found as well: what both need belongs into a module below them."""
-    assert circles() == []

@@ -1,6 +1,5 @@
 """The blocks of docs/runs.md and docs/pytorch-weights.md run one after the other, and do what the pages say."""
 
-import re
 import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -81,11 +80,3 @@ def test_weights_to_pytorch_and_back(tmp_path):
     found = names_after(PYTORCH, tmp_path)
     np.testing.assert_allclose(found["ours"], found["theirs"], rtol=0, atol=1e-5)
     np.testing.assert_allclose(found["again"], found["ours"] + 1, rtol=0, atol=1e-5)
-
-
-def test_what_the_page_says_of_names_is_in_the_module():
-    told = re.findall(r"`((?:to|load|save)_\w+)(?:\(model\))?`", text_of(PYTORCH))
-    from npformer.interop import torch as module
-
-    assert told
-    assert all(hasattr(module, name) for name in told)

@@ -1,7 +1,6 @@
 """The pytest plugin, in runs of pytest of its own: what passes, what fails and what a failure says."""
 
 import configparser
-import faulthandler
 from pathlib import Path
 
 import numpy as np
@@ -35,11 +34,6 @@ def run(pytester, monkeypatch):
         return pytester.runpytest_inprocess(*(word for plugin in plugins for word in ("-p", plugin)), *words)
 
     return outcome
-
-
-def test_a_run_within_this_one_leaves_to_it_where_a_crash_is_told(run, monkeypatch):
-    monkeypatch.setattr(faulthandler, "enable", lambda **options: pytest.fail("it is told elsewhere"))
-    run("    def test_nothing(): pass").assert_outcomes(passed=1)
 
 
 def test_the_plugin_is_an_entry_point():

@@ -9,12 +9,6 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ROOMS = ("functional", "layers", "models", "optim", "decoding")
-STEP = ("training/test_step.py", "training/test_trainer.py")
-#: What asks for threads, which an engine has.
-THREADS = (
-    "models/test_deepcopy.py", "training/test_step.py::test_micro_batches_give_the_loss_and_gradient_of_the_whole",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +47,6 @@ src, text = np.array([[3, 4, 5]]), np.array([[1, 5, 4, 3]])
 losses = [float(step(src, text, np.array([[5, 4, 3, 2]]))) for _ in range(40)]
 print(backend.engine, losses[-1] < 0.1 < losses[0], npf.greedy(model, src, max_len=4).tolist() == [[5, 4, 3, 2]])
 """
-
-
-def test_a_look_at_its_tests_passes(copy):
-    asked = [f"tests/{room}" for room in (*ROOMS, *STEP)]
-    left_out = [f"--deselect=tests/{place}" for place in THREADS]
-    output = run(copy, "-m", "pytest", "-m", "smoke", "-q", "-p", "no:cacheprovider", *left_out, *asked)
-    assert output.returncode == 0, output.stdout[-3000:]
-    assert int(output.stdout.split(" passed")[0].split()[-1]) > 150
 
 
 def test_kernels_that_an_engine_has_are_refused_with_the_reason(copy):
