@@ -6,11 +6,10 @@ import pytest
 from npformer.pages import trace_page
 from npformer.tracing import Trace
 from npformer.tracing.showcase import PIECES
-from tests.chromium import NARROW, READY, WIDE
+from tests.chromium import NARROW, READY
 from tests.pages.test_web import STEP, choose, go, mark, text
 
 pytestmark = pytest.mark.browser
-WIDTHS = (390, 768, 1024, 1280)
 OVERLAPS = """
 const shown = [...document.querySelectorAll(arguments[0])].filter((one) => one.offsetWidth && one.offsetHeight);
 const boxes = shown.map((one) => [one.id || one.className, one.getBoundingClientRect()]);
@@ -18,7 +17,7 @@ const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b
 const over = (a, i) => boxes.slice(i + 1).filter(([, b]) => meet(a, b));
 return boxes.flatMap(([name, a], i) => over(a, i).map(([other]) => [name, other]));
 """
-HEIGHTS = "return [...arguments].map((one) => document.querySelector(one).getBoundingClientRect().height)"
+BOX = "return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,6 @@ def page(shown, bugs, tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, page):
-    browser.driver.get("about:blank")
     browser.show(page)
     return browser
 
@@ -71,14 +69,7 @@ def test_the_way_back_leads_through_steps_and_numbers(opened):
     opened.wait("npformerPage.step.number === 59")
 
 
-def test_a_link_opens_at_its_number(browser, page):
-    browser.driver.get("about:blank")
-    browser.show(page, "46/gradients/dlogits/9")
-    assert browser.run("return [npformerPage.pinned.name, npformerPage.pinned.flat]") == ["dlogits", 9]
-
-
 def test_an_address_that_says_nothing_is_passed_over(browser, page):
-    browser.driver.get("about:blank")
     browser.show(page, "%")
     assert browser.run(STEP)[0] == 45
     browser.run("location.hash = '#%E0/x'")
@@ -161,14 +152,6 @@ def test_each_column_of_logits_and_each_row_of_a_table_has_its_letter(opened):
     assert opened.run(heads, opened.run(card, "dtable")) == list(PIECES)
 
 
-def test_escape_lets_a_number_go_and_the_keys_step_again(opened):
-    go(opened, "loss")
-    mark(opened, "gradients", "dlogits", 3)
-    opened.click("#cell")
-    opened.press("Escape")
-    assert opened.run("return [document.activeElement.id, npformerPage.pinned]") == ["timeline", None]
-
-
 def test_a_page_of_the_site_leads_back_and_to_the_page_of_each_operation(browser, shown, tmp_path):
     file = "npformer/functional/cross_entropy.py"
     page = trace_page(shown, links={"": "start.html", file: "cross_entropy.html"})
@@ -186,47 +169,24 @@ def test_a_page_of_the_site_leads_back_and_to_the_page_of_each_operation(browser
     browser.driver.switch_to.default_content()
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("dark", [False, True])
-def test_nothing_lies_over_anything_else(browser, page, width, dark):
-    browser.look((width, 900), dark=dark)
-    try:
-        browser.show(page)
-        browser.driver.refresh()
-        browser.wait(READY)
-        for bug in ("", "loss-by-batch"):
-            choose(browser, bug)
-            assert browser.run(OVERLAPS, "header > *") == []
-            assert browser.run(OVERLAPS, "footer .keys > *") == []
-            assert browser.run("return document.documentElement.scrollWidth") <= width
-            if width >= 1024:
-                high = browser.run(HEIGHTS, "header", "footer .keys")
-                assert max(high) < 50, "each is one line"
-    finally:
-        browser.look(WIDE)
+@pytest.mark.parametrize("width", [390, 768, 1024, 1280])
+def test_nothing_lies_over_anything_else(browser, page, width):
+    browser.look((width, 900))
+    browser.show(page)
+    for bug in ("", "loss-by-batch"):
+        choose(browser, bug)
+        assert browser.run("return document.documentElement.scrollWidth") <= width
+        for bar, parts in (("header", "header > *"), ("footer .keys", "footer .keys > *")):
+            assert browser.run(OVERLAPS, parts) == []
+            assert width < 1024 or browser.run(BOX, bar)["height"] < 50, "each is one line"
 
 
-def test_the_sheet_of_a_number_leaves_most_of_a_narrow_page(browser, page):
+def test_on_a_narrow_page_menu_and_last_column_are_whole_and_the_sheet_leaves_most(browser, page):
     browser.look(NARROW)
-    try:
-        browser.show(page, "46/gradients/dlogits/9")
-        assert browser.run("return document.getElementById('entrybox').getBoundingClientRect().height") < 0.4 * 844
-    finally:
-        browser.look(WIDE)
-
-
-def test_on_a_narrow_page_the_bugs_menu_is_whole_and_the_last_column_is_reached_in_its_box(browser, page):
-    browser.look(NARROW)
-    try:
-        browser.show(page, "46/gradients/dlogits/7")
-        left, right = browser.run(
-            "const b = document.getElementById('bug').getBoundingClientRect(); return [b.x, b.right]"
-        )
-        assert right - left > 300
-        assert right <= NARROW[0]
-        left, right = browser.run(
-            "const b = document.querySelector('#arrays .pinned').getBoundingClientRect(); return [b.x, b.right]"
-        )
-        assert 0 <= left < right <= NARROW[0]
-    finally:
-        browser.look(WIDE)
+    browser.show(page, "46/gradients/dlogits/7")
+    assert browser.run("return [npformerPage.pinned.name, npformerPage.pinned.flat]") == ["dlogits", 7]
+    menu, pinned, sheet = (browser.run(BOX, each) for each in ("#bug", "#arrays .pinned", "#entrybox"))
+    assert menu["width"] > 300
+    assert menu["right"] <= NARROW[0]
+    assert 0 <= pinned["left"] < pinned["right"] <= NARROW[0]
+    assert sheet["height"] < 0.4 * NARROW[1]

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from npformer.pages.report import layer_of, report_page
+from npformer.pages.report import report_page
 from npformer.pages.report_tables import confusion_table, norms_table, options_table, what_table
 from npformer.run import RunDirectory
 from npformer.training.attention_example import AttentionExample
@@ -66,9 +66,7 @@ def test_shares_of_another_sample_say_so(summary):
     ("counts", "said"),
     [
         ([4, 4], "measured on 4 sequences."),
-        ([200, 1000], "measured on 200 sequences; the last, at step 20, on 1,000."),
         ([9, 200, 1000], "measured on 9 to 200 sequences; the last, at step 20, on 1,000."),
-        ([7], "measured on 7 sequences."),
         ([], None),
     ],
 )
@@ -78,14 +76,6 @@ def test_curves_say_on_how_many_sequences(summary, counts, said):
     records = [line for line in summary.records if line["kind"] != "eval"] + evaluated
     told = re.findall(r'<p class="quiet">(.*?)</p>', section("curves", replace(summary, records=records)))
     assert told == ([] if said is None else [f"reverse-007: each held-out value was {said}"])
-
-
-def test_warm_ups_of_several_runs_have_one_text(summary):
-    training = replace(summary.options.training, warmup_steps=5)
-    other = replace(summary, options=replace(summary.options, training=training))
-    text = section("curves", summary, other)
-    assert "warm-ups end, 5, 8" in text
-    assert text.count('<path class="mark"') == 2
 
 
 def test_nobody_s_text_is_html(summary, tmp_path):
@@ -100,10 +90,8 @@ def test_nobody_s_text_is_html(summary, tmp_path):
     )
     for runs in ([hostile], [hostile, replace(hostile, predictions=[])]):
         text = report_page(runs)
-        assert "<script" not in text
-        assert "<img" not in text
-        assert "<b>\u202e" not in text
-        assert "\u202e" not in text
+        assert "script-src 'none'" in text
+        assert not re.search("<script|<img|\u202e|https?:|@import", text)
         assert text.count("</style>") == 1
         assert "a&lt;b&gt;" in text
 
@@ -146,23 +134,6 @@ def test_parts_of_3_and_4_make_a_layer_of_5(summary):
     line = {"kind": "gradient", "step": 7} | norms
     text = section("gradients", replace(summary, records=[line]))
     assert "layers.0: 5 at step 7; generator: 2 at step 7" in text
-
-
-@pytest.mark.parametrize(
-    ("part", "layer"),
-    [("decoder.layers.1.norm2", "decoder.layers.1"), ("layers.0.feed_forward", "layers.0"), ("generator", "generator"),
-     ("encoder.norm", "encoder.norm"), ("layers.0.a", "layers.0")],
-)  # fmt: skip
-def test_the_layer_of_a_part(part, layer):
-    assert layer_of(part) == layer
-
-
-def test_there_is_one_style_and_no_script(summary):
-    text = report_page([summary])
-    assert "script-src 'none'" in text
-    assert text.count("<style>") == 1
-    assert "style=" not in text
-    assert not re.search(r"https?:|url\(|@import", text)
 
 
 def rows(text):

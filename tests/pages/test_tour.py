@@ -9,11 +9,11 @@ import npformer as npf
 from npformer.functional import cross_entropy_forward
 from npformer.pages import write_trace_page
 from npformer.tracing.showcase import PIECES, showcase_model
-from tests.chromium import NARROW, WIDE
+from tests.chromium import NARROW
+from tests.pages.test_manners import BOX
 from tests.pages.test_web import STEP, text
 
 pytestmark = pytest.mark.browser
-BOX = "return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()"
 BUTTON = "#tour p:last-child > button:first-child"
 
 
@@ -115,14 +115,11 @@ def test_it_ends_with_a_number_for_each_question_begins_again_and_closes(browser
 
 def test_on_a_narrow_page_each_number_stands_between_the_tour_and_its_sheet(browser, page):
     browser.look(NARROW)
-    try:
-        browser.show(page)
-        for _ in range(4):
-            browser.click(BUTTON)
-            tour, cell, sheet = (browser.run(BOX, each) for each in ("#tour", "#arrays .pinned", "#entrybox"))
-            assert tour["bottom"] <= cell["top"] < cell["bottom"] <= sheet["top"]
-    finally:
-        browser.look(WIDE)
+    browser.show(page)
+    for _ in range(4):
+        browser.click(BUTTON)
+        tour, cell, sheet = (browser.run(BOX, each) for each in ("#tour", "#arrays .pinned", "#entrybox"))
+        assert tour["bottom"] <= cell["top"] < cell["bottom"] <= sheet["top"]
 
 
 def test_a_page_without_a_loss_has_no_tour(browser, tmp_path):
