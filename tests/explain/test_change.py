@@ -9,7 +9,7 @@ import npformer as npf
 from npformer.errors import DivergedError
 from npformer.explain import change as change_module
 from npformer.explain.change import POINTS, REMAINDER, change_of
-from npformer.explain.made import made, twin_of
+from npformer.explain.made import made
 from npformer.tracing.showcase import showcase_model
 
 OPTIONS = [
@@ -35,7 +35,7 @@ def training(model=0, options=0, rate=0.01, kind=npf.AdamW, **more):
     return step, (*inputs, targets)
 
 
-@pytest.mark.parametrize("number", range(50))
+@pytest.mark.parametrize("number", range(20))
 def test_the_parts_add_up(number):
     rng = np.random.default_rng(number)
     step, batch = training(number % 5, number % 4, rate=float(rng.choice([1e-3, 1e-2, 0.1])))
@@ -119,15 +119,6 @@ def test_a_token_is_counted_where_it_stands():
     targets = np.asarray(batch[-1])
     assert [(t.row, t.place) for t in tokens] == [tuple(place) for place in np.argwhere(targets != 0).tolist()]
     assert [t.target for t in tokens] == targets[targets != 0].tolist()
-
-
-def test_the_twin_has_the_moments():
-    step, batch = training(1, 1)
-    step(*batch)
-    twin = twin_of(step).optimizer
-    for name, moment in twin.moments().items():
-        assert np.array_equal(moment, np.asarray(step.optimizer.moments()[name], dtype=np.float64))
-    assert (twin.t, twin.weight_decay) == (1, step.optimizer.weight_decay)
 
 
 def test_a_step_whose_way_is_not_finite_is_told(monkeypatch):

@@ -6,10 +6,9 @@ import shlex
 import numpy as np
 import pytest
 
-from npformer.check.cases.catalogue import catalogue
 from npformer.errors import ConfigError
 from npformer.explain import Setting, explanation, lines, session, to_dict
-from npformer.explain.models import NAMES, case_setting, model_setting
+from npformer.explain.models import NAMES, model_setting
 from npformer.functional import OPERATIONS
 from npformer.layers import Layer
 from tests.check.functions import normal
@@ -25,13 +24,6 @@ def test_the_terms_name_the_tokens_and_the_gradient_that_a_reader_knows(explaine
         (f"b{b} t{t}", f"dQ[{b},{t},1]") for b in range(2) for t in range(4)
     }
     assert sum(product.value for product in group.products) == pytest.approx(explained.value.analytic, rel=1e-13)
-
-
-def test_padding_and_a_lone_key_give_exactly_nothing(explained):
-    zeros = {product.place: product.zero for product in explained.terms.groups[0].products if product.value == 0}
-    assert zeros.keys() == {"b0 t0", "b1 t0", "b1 t3"}
-    assert "padding" in zeros["b1 t3"]
-    assert "a single key" in zeros["b0 t0"]
 
 
 def test_a_sum_begins_at_zero_only_where_a_loop_adds_to_it():
@@ -112,21 +104,6 @@ def test_a_tied_table_has_a_term_for_each_use():
     assert {product.zero for group in explained.terms.groups for product in group.products} >= {
         "another token stands there"
     }
-
-
-def test_a_layer_used_twice_has_a_term_for_each_use():
-    case = next(case for case in catalogue("one layer used twice"))
-    with session(case_setting(case)) as twice:
-        explained = explanation(twice, "feed_forward.up.weight[1,2]")
-    assert len(explained.terms.groups) == 2
-    assert sum(group.value for group in explained.terms.groups) == pytest.approx(explained.value.analytic, rel=1e-12)
-
-
-def test_an_activation_has_the_gradients_of_all_its_uses(opened):
-    explained = explanation(opened, "encoder@output[0,1,2]")
-    assert explained.what == 'feature 2 of token b0 t1 ("o") of what encoder returns'
-    assert [group.operation for group in explained.terms.groups] == ["linear"]
-    assert "dK[" in "".join(product.up for product in explained.terms.groups[0].products)
 
 
 def test_what_a_users_layer_adds_itself_is_said_to_be_its_own(numpy64):

@@ -150,12 +150,3 @@ def test_a_formula_ends_where_the_next_begins_and_a_wide_equals_sign_parts_none(
 def test_a_docstring_is_split_at_backward():
     parts = split_docstring("A title.\n\n    y = x\n\nBackward:\n\n    dx = dy\n\nSource: a book.\n")
     assert parts == ("A title.", "    y = x", "Backward:\n\n    dx = dy", "a book.")
-
-
-def test_prose_is_filled_anew_and_a_formula_keeps_its_lines(layer_norm):
-    text = list(operation_lines(layer_norm, 60))
-    start = next(i for i, line in enumerate(text) if line.startswith("The two means are subtracted"))
-    paragraph = text[start : text.index("", start)]
-    assert all(len(line) > 45 for line in paragraph[:-1])
-    assert not any(line.startswith(" ") for line in paragraph)
-    assert "    x̂ = (x − μ)·r     y = γ·x̂ + β" in text

@@ -6,7 +6,7 @@ import pytest
 
 from npformer.errors import ConfigError
 from npformer.explain.questions import QUESTIONS, Question, judged, questions
-from npformer.lab.lessons import LESSONS, lesson
+from npformer.lab.lessons import LESSONS
 from npformer.lab.museum.comparison import ABOVE, BELOW
 from npformer.lab.mutation_testing import CRASHED
 
@@ -43,15 +43,6 @@ def test_each_operation_and_bug_is_asked_about_before_it_is_shown():
     assert {command for one in LESSONS for command in one.commands} >= QUESTIONS.keys()
 
 
-def test_the_lesson_about_a_fault_does_not_tell_it_before_it_is_looked_for():
-    before, _ = all_of(lesson(8))
-    told = " ".join([before.asked, *(step.text for step in (*lesson(8).read, *lesson(8).before)), lesson(8).idea])
-    assert "whichever line it is" in told
-    for word in ("LN₁", "LN1", "dqueries", "dmemory", "dnorm1", "two gradients", "both", "query", "queries", "memory"):
-        assert word not in told, word
-    assert "norm1" not in before.text
-
-
 SHAPE = Question("What shape?", (2, 3, 4))
 NUMBER = Question("How much?", -0.5)
 NAMES = Question("Which?", frozenset({"dx", "df"}), ("dx", "df", "dgamma"))
@@ -62,7 +53,6 @@ NAMES = Question("Which?", frozenset({"dx", "df"}), ("dx", "df", "dgamma"))
     [
         (SHAPE, "(2, 3, 4)", ""),
         (SHAPE, "2x3×4", ""),
-        (SHAPE, "[2, 3, 4]", ""),
         (SHAPE, "3, 2, 4", "The sizes are right, their order is not."),
         (SHAPE, "(2, 3)", "It has 3 axes, not 2."),
         (SHAPE, "(2, 5, 4)", "2 of 3 sizes are right."),
@@ -72,14 +62,10 @@ NAMES = Question("Which?", frozenset({"dx", "df"}), ("dx", "df", "dgamma"))
         (NUMBER, "-1.5", "Too large by a factor of 3."),
         (NUMBER, "-0.25", "Too small by a factor of 2."),
         (NUMBER, "0.7", "The sign is not right."),
-        (NUMBER, "-0.7", "Too far below 0."),
         (NUMBER, "-0.45", "Too near 0."),
-        (NUMBER, "0", "Too near 0."),
-        (NUMBER, "-5e-1", ""),
         (Question("How much?", 0.5), "0.7", "Too large."),
         (Question("How much?", 0.5), "0.45", "Too small."),
         (NAMES, "df, dx", ""),
-        (NAMES, "dx and df", ""),
         (NAMES, "DX AND Df", ""),
         (Question("Where?", frozenset({ABOVE}), (ABOVE, BELOW)), "Above", ""),
         (NAMES, "dx", "Not all: there is 1 more."),
@@ -87,7 +73,6 @@ NAMES = Question("Which?", frozenset({"dx", "df"}), ("dx", "df", "dgamma"))
         (NAMES, "dgamma", "No."),
         (NAMES, "dgamma dx", "Not each of them is right."),
         (Question("How many?", 0.0), "0", ""),
-        (Question("How many?", 0.0), "2", "Too large."),
         (Question("How many?", 0.0), "-0.5", "Too far below 0."),
         (Question("How many?", 0.0), "0.0009", ""),
         (Question("How many?", 0.0), "0.0011", "Too large."),
@@ -102,14 +87,12 @@ def test_what_is_said_to_an_answer(question, typed, said):
     [
         (SHAPE, "B, T, C", r"--predict: expected a shape such as \(2, 3\), got 'B, T, C'"),
         (SHAPE, "", "expected a shape"),
-        (SHAPE, "()", "expected a shape"),
         (SHAPE, "1" * 5000, f"expected a shape such as .*, got '{'1' * 39}…'$"),
         (SHAPE, "(2, 3, 1234567890)", "expected a shape"),
         (NUMBER, "1" * 5000, f"expected a number such as -0.5, got '{'1' * 39}…'$"),
         (NUMBER, "much", "--predict: expected a number such as -0.5, got 'much'"),
         (NUMBER, "nan", "expected a number"),
         (NAMES, "dy", "--predict: expected one or more of dx, df, dgamma, got 'dy'"),
-        (NAMES, " ", "expected one or more of"),
     ],
 )
 def test_what_is_no_answer(question, typed, expected):

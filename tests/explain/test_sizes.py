@@ -39,15 +39,15 @@ def test_initial_values_are_those_of_pytorch():
     theirs = torch.nn.Transformer(256, 4, 2, 2, 512, batch_first=True).encoder.layers[1]
     theirs.requires_grad_(False)
     pairs = {
-        "query.weight": theirs.self_attn.in_proj_weight[:256], "output.weight": theirs.self_attn.out_proj.weight,
-        "up.weight": theirs.linear1.weight, "down.weight": theirs.linear2.weight, "up.bias": theirs.linear1.bias,
-        "down.bias": theirs.linear2.bias, "query.bias": theirs.self_attn.in_proj_bias[:256],
-    }  # fmt: skip
-    parts = {"up": "feed_forward", "down": "feed_forward"}
+        "self_attention.query.weight": theirs.self_attn.in_proj_weight[:256],
+        "self_attention.query.bias": theirs.self_attn.in_proj_bias[:256],
+        "self_attention.output.weight": theirs.self_attn.out_proj.weight,
+        "feed_forward.up.weight": theirs.linear1.weight,
+        "feed_forward.up.bias": theirs.linear1.bias,
+    }
     ours = dict(model.named_parameters())
     for name, values in pairs.items():
-        part = parts.get(name.partition(".")[0], "self_attention")
-        mine = ours[f"encoder.layers.1.{part}.{name}"].data
+        mine = ours[f"encoder.layers.1.{name}"].data
         assert np.std(mine) == pytest.approx(float(values.std(correction=0)), rel=0.15, abs=1e-12)
     output = torch.nn.Linear(256, 16)
     assert np.max(np.abs(ours["generator.weight"].data)) <= 1 / 16 >= float(output.weight.detach().abs().max())

@@ -3,14 +3,11 @@
 Equal differences of weight look about equally large. Every token leaves ink on an axis, and none is long.
 """
 
-import re
-
 import numpy as np
 import pytest
 
-from npformer.plotting.cells import LEVELS
-from npformer.plotting.colours import COLOURS, STYLE
-from npformer.plotting.labels import label_width, one_line, token_label
+from npformer.plotting.colours import COLOURS
+from npformer.plotting.labels import one_line, token_label
 from npformer.plotting.svg import Axis, Drawing, Section, dots, lines, number, sheet, text
 from tests.plotting.figures import points, texts, tree
 
@@ -73,66 +70,22 @@ def test_a_sheet_holds_its_title_its_notes_and_its_drawings_one_below_the_other(
     assert places[1][0] >= places[0][0] + 30
     assert float(page.get("width")) >= 700
     assert [each.get("aria-label") for each in page.iter("svg")][1:] == ["small", "high", "wide"]
-    assert {each.get("role") for each in page.iter("svg")} == {None, "img"}
     notes = ["".join(each.itertext()) for each in page.iter("text")][1:-2]
     assert len(notes) == 3
     assert " ".join(notes) == ("a note " * 40).strip()
 
 
-def cie_lightness(rgb):
-    """L* of CIELAB: 0 black, 100 white."""
-    values = np.asarray(rgb, dtype=np.float64)
+def luminance(name, theme):
+    values = np.array([int(COLOURS[name][theme][i : i + 2], 16) for i in (1, 3, 5)]) / 255
     linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
-    y = linear @ np.array([0.2126, 0.7152, 0.0722])
-    return np.where(y > 216 / 24389, 116 * np.cbrt(y) - 16, y * 24389 / 27)
-
-
-def rgb(name, theme):
-    return np.array([int(COLOURS[name][theme][i : i + 2], 16) for i in (1, 3, 5)]) / 255
-
-
-def weights(theme):
-    """The colours of weights from 0 to 1: their own over the paper."""
-    opacity = np.arange(LEVELS + 1)[:, None] / LEVELS
-    return opacity * rgb("weight", theme) + (1 - opacity) * rgb("paper", theme)
+    return linear @ np.array([0.2126, 0.7152, 0.0722])
 
 
 @pytest.mark.parametrize("theme", [0, 1])
-def test_lightness_of_weights_goes_from_the_paper_s_in_even_steps(theme):
-    lightness = cie_lightness(weights(theme)[::4])
-    steps = np.abs(np.diff(lightness))
-    assert abs(lightness[0] - lightness[-1]) > 60
-    assert steps.min() > 0.75 * steps.mean()
-    assert steps.max() < 1.25 * steps.mean()
-
-
-@pytest.mark.parametrize("theme", [0, 1])
-def test_hidden_keys_have_a_warm_colour_that_no_weight_has(theme):
-    ramp, hidden = weights(theme), rgb("hidden", theme)
-    assert np.abs(ramp - hidden).max(axis=1).min() > 0.04
-    assert (ramp[:, 2] >= ramp[:, 0] - 0.01).all()  # weights are cool throughout
-    assert hidden[0] > hidden[2] + 0.04
-
-
-@pytest.mark.parametrize("theme", [0, 1])
-def test_texts_and_lines_stand_out_from_the_paper_and_from_each_other(theme):
-    def luminance(name):
-        return ((cie_lightness(rgb(name, theme)) + 16) / 116) ** 3
-
-    paper = luminance("paper")
+def test_texts_and_lines_stand_out_from_the_paper(theme):
     for name in COLOURS.keys() - {"paper", "rule", "hidden"}:
-        contrast = (max(paper, luminance(name)) + 0.05) / (min(paper, luminance(name)) + 0.05)
-        assert contrast > 4.5, name
-    for one, other in [("c0", "c1"), ("c2", "c3")]:  # those of one chart, for printers without colours, too
-        assert abs(cie_lightness(rgb(one, theme)) - cie_lightness(rgb(other, theme))) > 2
-
-
-def test_every_class_has_a_colour_for_light_and_for_dark():
-    light, _, dark = STYLE.partition("@media screen and (prefers-color-scheme:dark)")
-    for name, (one, other) in COLOURS.items():
-        assert re.search(rf"\.{name}{{color:{one}}}", light)
-        assert re.search(rf"\.{name}{{color:{other}}}", dark)
-    assert not re.search(r"url\(|@import|https?:", STYLE)
+        low, high = sorted(luminance(each, theme) for each in (name, "paper"))
+        assert (high + 0.05) / (low + 0.05) > 4.5, name
 
 
 @pytest.mark.parametrize(
@@ -158,10 +111,6 @@ def test_every_class_has_a_colour_for_light_and_for_dark():
 )
 def test_token_label(token, label):
     assert token_label(token) == label
-
-
-def test_wide_characters_take_more_room():
-    assert label_width("中中", 10) > label_width("nn", 10) > label_width("n", 10) > 0
 
 
 def test_a_heading_is_one_line_of_bounded_length():
