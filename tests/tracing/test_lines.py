@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.check.cases.op_samples import op_sample
 from npformer.check.inputs import as_tuple
 from npformer.functional import OPERATIONS
-from npformer.lab.museum.bugs import BUGS
-from npformer.lab.museum.patch import patched
 from npformer.tracing.lines import plain_function, tracing_lines
 from npformer.tracing.trace import trace
 
@@ -157,27 +154,6 @@ def test_no_operation_leaves_a_function_of_its_file_unshown():
     assert back == ["dropout.dropout_backward"] * 2 + ["softmax.softmax_backward"]
 
 
-def test_a_museum_bug_shows_its_changed_text():
-    case = op_sample("layer_norm")
-    right = trace("layer_norm", *case.inputs)
-    one = _bug_of("layer_norm_backward")
-    with patched(one.edits):
-        wrong = trace("layer_norm", *case.inputs)
-    texts = [f.document["sources"]["layer_norm"]["functions"]["layer_norm_backward"]["text"] for f in (right, wrong)]
-    (edit,) = one.edits
-    assert edit.old.split("\n")[0] in texts[0]
-    assert edit.new.split("\n")[0] in texts[1]
-    assert texts[0] != texts[1]
-    gradients = [[f.arrays[g["value"]] for g in f.calls[0]["gradients"]] for f in (right, wrong)]
-    assert any(not np.array_equal(a, b) for a, b in zip(*gradients, strict=True))
-    assert wrong.calls[0]["backward"]["lines"]
-
-
-def _bug_of(function):
-    target = f"npformer.functional.{function.removesuffix('_backward')}:{function}"
-    return next(one for one in BUGS if [edit.where for edit in one.edits] == [target])
-
-
 def test_a_tracer_that_was_there_before_is_there_again():
     def other(frame, event, arg):
         return None
@@ -215,13 +191,6 @@ def test_lists_and_dicts_are_kept_as_they_were_then():
         {"parts": last, "sums": f"{{0: {last}, 1: {last}}}"},
         {"return": last},
     ]  # fmt: skip
-
-
-def test_a_list_that_grows_in_a_loop_of_an_operation():
-    record = trace("gru")
-    lines = record.calls[0]["backward"]["lines"]
-    sizes = [len(line["values"]["da"]["items"]) for line in lines if isinstance(line["values"].get("da"), dict)]
-    assert sizes == [0, 1, 2, 3, 4, 5]
 
 
 class WithMethod:

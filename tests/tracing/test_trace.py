@@ -14,7 +14,6 @@ from npformer.check.cases.case import KEY, shaken
 from npformer.check.cases.catalogue import Twice
 from npformer.check.inputs import as_tuple, place
 from npformer.errors import ConfigError, DataError, ShapeError
-from npformer.functional import OPERATIONS
 from npformer.functional.layer_norm import LAYER_NORM
 from npformer.layers import BatchNorm, Context, EncoderLayer, Layer
 from npformer.layers.linear import Linear
@@ -68,7 +67,7 @@ def expect_same_sums(record):
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_a_trace_is_what_the_target_computes_itself(case):
-    """The output, every parameter's gradient, and every operation's numbers from its own inputs and upstream."""
+    """The output, and every parameter's gradient."""
     target = case.build(BACKEND)
     record = trace(target, *case.inputs, lines=False, **case.options)
     recording = record.recording
@@ -81,26 +80,6 @@ def test_a_trace_is_what_the_target_computes_itself(case):
     untraced.backward(recording.upstream if isinstance(y, tuple) else recording.upstream[0], cache)
     expect_gradients(record, untraced)
     expect_same_sums(record)
-    expect_same_operations(record)
-
-
-def expect_same_operations(record):
-    """Each recorded operation, run alone on what it was given."""
-    recording = record.recording
-    operations = [call for call in recording.calls if call.operation]
-    assert operations
-    for call in operations:
-        seen, row = recording.seen[call.number], OPERATIONS[call.operation]
-        y, cache = row.forward(*seen.inputs, **call.options)
-        for one, other in zip(as_tuple(seen.output), as_tuple(y), strict=True):
-            assert np.array_equal(one, other), call.name
-        if call.backward_time is None:
-            assert seen.upstream is None
-            continue
-        gradients_seen = [*(() if seen.gradients is None else as_tuple(seen.gradients)), *call.added]
-        again = row.backward(seen.upstream, cache)
-        for one, other in zip(gradients_seen, again, strict=True):
-            assert one is None or np.array_equal(one, other), call.name
 
 
 def test_the_loss_and_its_gradient():
@@ -129,10 +108,6 @@ def test_the_times_are_those_of_one_walk_there_and_back():
                 assert outer["start"] < call[way]["start"] < call[way]["end"] < outer["end"]
     forward = [call["forward"]["start"] for call in record.calls]
     assert forward == sorted(forward)
-
-
-def test_the_showcase_is_small():
-    assert len(showcase().to_json()) < 2_000_000
 
 
 def with_numbers_of(one, other):
@@ -357,11 +332,11 @@ def test_an_operation_by_name_row_or_pair(target):
     assert call["type"] == "layer_norm"
     assert [one["name"] for one in call["inputs"]] == ["x", "gamma", "beta", "eps"]
     assert call["inputs"][3]["value"] == 1e-5
-    assert [one["of"] for one in call["gradients"]] == ["x", "gamma", "beta"]
     y, cache = npf.functional.layer_norm_forward(*inputs)
-    assert np.array_equal(record.arrays[call["outputs"][0]["value"]], y)
-    dx = npf.functional.layer_norm_backward(record.recording.upstream[0], cache)[0]
-    assert np.array_equal(record.arrays[call["gradients"][0]["value"]], dx)
+    gradients = npf.functional.layer_norm_backward(record.recording.upstream[0], cache)
+    made = [record.arrays[one["value"]] for one in (*call["outputs"], *call["gradients"])]
+    assert all(map(np.array_equal, made, (y, *gradients)))
+    assert [one["of"] for one in call["gradients"]] == ["x", "gamma", "beta"]
 
 
 def test_json_comes_back_to_the_last_bit():
@@ -443,13 +418,3 @@ def test_bad_arguments():
         trace("relu", x, targets=np.array([1, 2]), upstream=x)
     with pytest.raises(ShapeError, match=r"upstream: expected \[\(2, 3\)\]"):
         trace("relu", x, upstream=np.ones(3))
-    with pytest.raises(ConfigError, match="expected a pair"):
-        trace(np.tanh, x)
-
-
-def test_a_prompt_shows_one_line():
-    recorded = trace("relu", np.array([1.5, -2.0, 0.25]), name="two\nlines", upstream=np.ones(3))
-    assert repr(recorded) == (
-        "<Trace of two\\nlines: L = Σ dy·y = 1.75; 1 call, "
-        f"{len(recorded.arrays)} arrays, {sum(x.nbytes for x in recorded.arrays.values())} bytes of numbers>"
-    )
