@@ -8,7 +8,6 @@ import pytest
 from docs.site import bug_traces, museum, places, recordings
 from npformer.functional import OPERATIONS
 from npformer.lab.museum.bugs import BUGS, bug
-from npformer.lab.museum.patch import function_at
 
 #: Bugs of an operation's own code, of each kind of recording: small, a test's sample, large scores.
 OF_OPERATIONS = (
@@ -116,9 +115,3 @@ def test_a_bug_without_both_is_refused(monkeypatch):
     monkeypatch.setattr(bug_traces, "of_bug", lambda name: None)
     with pytest.raises(LookupError, match=r"noam-max: expected a recording of docs/site/recordings\.py"):
         museum.traced(bug("noam-max"))
-
-
-def test_every_target_of_a_reason_is_a_function():
-    for one in BUGS:
-        if bug_traces.reason(one):
-            assert all(function_at(target) for target in one.targets)

@@ -133,12 +133,6 @@ def test_a_command_leads_to_the_page_of_what_it_shows(command, page):
     assert links.for_site(f"```sh\nnpformer {command}\n```", "docs/lessons.md").count("](") == 0
 
 
-def test_a_command_that_is_a_link_stays_one():
-    assert (
-        links.for_site("[`npformer museum list`](https://a.b)", "docs/a.md") == "[`npformer museum list`](https://a.b)"
-    )
-
-
 def test_lessons_bugs_and_exercises_lead_to_each_other():
     lessons = links.for_site((places.ROOT / "docs/lessons.md").read_text(encoding="utf-8"), "docs/lessons.md")
     for one in LESSONS:

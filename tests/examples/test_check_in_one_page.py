@@ -43,39 +43,6 @@ def test_one_wrong_gradient_is_found(name):
     assert both((forward, wrong), inputs) == [True] * (len(inputs) - 1) + [False]
 
 
-def norm_without_the_mean_of_g(dy, cache):
-    x_hat, r, gamma = cache
-    g = dy * gamma
-    dgamma, dbeta = np.sum(dy * x_hat, axis=0), np.sum(dy, axis=0)
-    return r * (g - x_hat * np.mean(g * x_hat, axis=-1, keepdims=True)), dgamma, dbeta
-
-
-def gelu_by_its_other_form(dy, cache):
-    """The derivative of GELU's approximation by tanh, for the exact forward."""
-    x, inner = cache.x, np.sqrt(2 / np.pi) * (cache.x + 0.044715 * cache.x**3)
-    slope = np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x**2)
-    return dy * (0.5 * (1 + np.tanh(inner)) + 0.5 * x * (1 - np.tanh(inner) ** 2) * slope)
-
-
-#: Mistakes that people make: the pair, its wrong backward, and whether each gradient is right nevertheless.
-MISTAKES = {
-    "softmax's sum forgotten": ("softmax", lambda dy, y: y * dy, [False]),
-    "softmax's sum over the batch": ("softmax", lambda dy, y: y * (dy - (dy * y).sum(0)), [False]),
-    "a mean of the bias' gradient": (
-        "linear", lambda dy, cache: (dy @ cache.weight.T, cache.x.T @ dy, dy.mean(0)), [True, True, False]
-    ),
-    "LayerNorm's first mean forgotten": ("layer norm", norm_without_the_mean_of_g, [False, True, True]),
-    "another form of GELU": ("gelu", gelu_by_its_other_form, [False]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistakes_that_people_make_are_found(mistake):
-    name, wrong, expected = MISTAKES[mistake]
-    (forward, _), inputs = PAIRS[name]
-    assert both((forward, wrong), inputs) == expected
-
-
 def test_a_gradient_of_another_shape_is_wrong(capsys):
     assert check(softmax_forward, lambda dy, y: softmax_backward(dy, y)[0], X) == [False]
     assert "WRONG  error inf" in capsys.readouterr().out

@@ -38,11 +38,6 @@ def test_a_run_is_drawn_for_a_word(tmp_path, monkeypatch, capsys):
     assert picture.read_bytes().startswith(b"<svg ")
 
 
-def test_every_script_is_in_the_list():
-    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    assert all(f"`{script.name}`" in listed for script in EXAMPLES.glob("*.py"))
-
-
 def test_a_layer_trained_by_hand_writes_words_backwards(capsys):
     (line,) = output_of("train_by_hand.py", capsys)
     assert float(line.partition("; ")[2].rpartition("; ")[2].partition("%")[0]) > 99

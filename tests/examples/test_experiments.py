@@ -40,24 +40,12 @@ def test_each_has_a_small_setting_a_table_and_a_picture(name, tmp_path, capsys):
     assert "nan" not in printed
 
 
-def test_every_experiment_is_listed():
-    listed = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
-    contents = importlib.import_module("examples.experiments").__doc__ or ""
-    for name in NAMES:
-        assert f"`{name}`" in listed
-        assert f"``{name}``" in contents
-
-
 def test_memory_grows_as_the_text_says():
     lengths = (256, 512, 1024)  # in shorter ones, the arrays that are not T × T weigh more
     measured = cost_and_length.measure(cost_and_length.SMALL._replace(lengths=lengths, rounds=1))
     exponents = {name: cost.memory_exponent for name, cost in measured.items()}
     assert exponents.pop("full attention") > 1.8
     assert max(exponents.values()) < 1.15
-
-
-def test_an_exponent_is_a_slope():
-    assert cost_and_length.exponent((1, 10, 100), [3.0, 300.0, 30000.0]) == pytest.approx(2.0)
 
 
 def test_the_gradient_of_a_recurrent_net_dies_out_and_a_transformers_does_not():
@@ -105,10 +93,6 @@ def test_warm_up_ends_at_the_peak():
 def test_only_the_recurrent_chain_grows_with_length():
     short, long = (step_time.chain(step_time.SMALL, length) for length in (16, 64))
     assert {name for name in short if long[name] > short[name]} == {"GRU"}
-
-
-def test_neighbouring_steps_are_averaged():
-    assert step_time.blocks([1.0, 3.0, 5.0, 7.0], 2) == ([1.5, 3.5], [2.0, 6.0])
 
 
 @pytest.mark.parametrize(
