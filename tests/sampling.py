@@ -7,32 +7,24 @@ catalogue, which many functions go over, each takes a share, another one than th
 out. Which cases are kept is a matter of their names alone: the same on every machine, in every process, on every day.
 """
 
-from __future__ import annotations
-
-from collections.abc import Hashable, Iterable, Mapping
 from hashlib import sha256
 
-import pytest
-
 from npformer.check import Case
-
-Value = tuple[str, Hashable]
 
 #: One of so many cases of the catalogue is for each function that goes over more than MANY of them.
 SHARES, MANY = 4, 12
 
 
-def sampled(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+def sampled(items):
     """The items that are kept, in their order."""
-    functions: dict[str, list[pytest.Item]] = {}
-    items = list(items)
+    functions, items = {}, list(items)
     for item in items:
         functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
     kept = {nodeid for function, cases in functions.items() for nodeid in _kept(function, cases)}
     return [item for item in items if item.nodeid in kept]
 
 
-def _kept(function: str, items: list[pytest.Item]) -> set[str]:
+def _kept(function, items):
     parameters = {item.nodeid: item.callspec.params for item in items if hasattr(item, "callspec")}
     if len(items) == 1 or len(parameters) < len(items):
         return {item.nodeid for item in items}
@@ -41,7 +33,7 @@ def _kept(function: str, items: list[pytest.Item]) -> set[str]:
     return on_gpu | sample({name: values_of(values) for name, values in parameters.items() if name not in of_others})
 
 
-def _of_others(function: str, parameters: Mapping[str, Mapping[str, object]]) -> set[str]:
+def _of_others(function, parameters):
     """The cases that go over a part of the catalogue that other functions go over."""
     case_names = {
         name: next((x.name for x in values.values() if isinstance(x, Case)), "") for name, values in parameters.items()
@@ -52,14 +44,14 @@ def _of_others(function: str, parameters: Mapping[str, Mapping[str, object]]) ->
     return set() if few else {name for name, case in case_names.items() if case in others}
 
 
-def sample(cases: Mapping[str, frozenset[Value]]) -> set[str]:
+def sample(cases):
     """Names of cases of one function, each with its values, -> those that are kept: together they have every value.
 
     The one with most values that are still missing is next; of equals, the one whose name has the smallest hash.
     """
-    missing = frozenset[Value]().union(*cases.values())
+    missing = frozenset().union(*cases.values())
     waiting = sorted(cases, key=_hash)
-    kept: set[str] = set()
+    kept = set()
     while missing:
         best = max(waiting, key=lambda name: len(cases[name] & missing))  # the first of equals
         kept.add(best)
@@ -67,11 +59,11 @@ def sample(cases: Mapping[str, frozenset[Value]]) -> set[str]:
     return kept
 
 
-def values_of(parameters: Mapping[str, object]) -> frozenset[Value]:
+def values_of(parameters):
     """The values of a case: a number and a text by what it is, all else by which object it is."""
     plain = str | bytes | int | float
     return frozenset((name, (type(x), x) if isinstance(x, plain) else id(x)) for name, x in parameters.items())
 
 
-def _hash(text: str) -> bytes:
+def _hash(text):
     return sha256(text.encode()).digest()

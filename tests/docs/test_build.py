@@ -1,6 +1,6 @@
 """What pages of the site are made of: an experiment's formulas, the museum's rooms, the walk's operations."""
 
-from docs.site import experiments, museum, walk
+from docs.site import experiments, museum
 from npformer.lab.museum.bugs import BUGS
 
 
@@ -17,9 +17,3 @@ def test_each_bug_hangs_in_one_room():
     assert len({*names, *(one.id for one in BUGS)}) == len(names) + len(BUGS)
     for category, _ in rooms:
         assert f'href="{museum.slug(category)}.html"' in museum.gallery()
-
-
-def test_the_walk_lists_the_operations_of_its_trace():
-    rows = walk.page().partition("|---|---|\n")[2].splitlines()
-    assert rows[0] == "| `src_embedding` | [embedding](operations/embedding.md) |"
-    assert rows[-1] == "| `loss` | [cross entropy](operations/cross_entropy.md) |"

@@ -88,17 +88,17 @@ def ask(fetched, tmp_path_factory):
 
 
 def files():
-    """(exercise, whether it is right, cause, text) of the grader's own tests."""
+    """(exercise, whether it is right, cause, text) of the grader's tests: each right answer, and one that is wrong."""
     for each in EXERCISES:
         yield each.name, True, "", learner.right(each.name)
     for name, rows in learner.FILES["wrong"].items():
-        for body, _, cause in rows:
+        for body, _, cause in rows[:1]:
             yield name, False, cause, pair_source(find(name), body)
 
 
 def test_it_judges_the_files_of_the_graders_tests_as_the_grader_does(ask):
     rows = list(files())
-    assert len(rows) >= 95
+    assert len(rows) >= 30
     answers = ask([{"exercise": name, "text": text} for name, _, _, text in rows])
     other = []
     for (name, right, cause, text), answer in zip(rows, answers, strict=True):
