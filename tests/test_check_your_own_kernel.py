@@ -10,7 +10,6 @@ import pytest
 
 import npformer as npf
 import npformer.check
-from npformer.check import report as reports
 from npformer.check.regimes import KINDS, REGIMES
 from npformer.cli.gradcheck import EXAMPLES
 from tests.markdown import ROOT, blocks, text_of
@@ -67,18 +66,6 @@ def test_a_file_of_tests_passes(block, tmp_path):
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": path}
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def rows_of(heading):
-    """What stands between backticks in the first cell of each row of the table under a heading."""
-    section = re.split(r"^##+ ", TEXT.partition(f"### {heading}\n")[2], flags=re.M)[0]
-    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")][2:]
-    return [re.findall(r"`([^`]+)`", cell) for cell in cells]
-
-
-def test_every_verdict_is_explained():
-    known = {reports.RIGHT, reports.WRONG, reports.KINK, reports.UNCLEAR, reports.NOTHING}
-    assert {word for row in rows_of("Verdicts") for word in row} == known
 
 
 def square(x):

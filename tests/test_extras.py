@@ -14,14 +14,8 @@ FOLDER = "in npformer's folder: pip install -e '.[fast]'"
 EDITABLE = {"url": "file:///home/me/npformer", "dir_info": {"editable": True}}
 WAYS = {
     "an editable install": ({"direct_url.json": json.dumps(EDITABLE)}, "/venv", FOLDER),
-    "one by uv": ({"direct_url.json": json.dumps(EDITABLE), "INSTALLER": "uv"}, "/venv", FOLDER),
     "no install": (None, "/venv", FOLDER),
     "a wheel": ({"INSTALLER": "pip\n"}, "/venv", "pip install 'npformer[fast]'"),
-    "a wheel's file": (
-        {"direct_url.json": '{"archive_info": {}, "url": "file:///x.whl"}'},
-        "/",
-        "pip install 'npformer[fast]'",
-    ),
     "a copy of a folder": (
         {"direct_url.json": '{"dir_info": {}, "url": "file:///x"}'},
         "/",

@@ -38,15 +38,6 @@ NO_MEASUREMENT = {
 }
 
 
-def test_the_first_two_shell_blocks_train_and_test():
-    fenced = re.findall(r"^```(\w*)\n", README, re.M)
-    first, second = blocks("sh", README)[:2]
-    assert fenced[0] == "sh"
-    assert first.splitlines()[0] == second.splitlines()[0] == "python3 -m venv .venv"
-    assert first.strip().endswith("npformer train reverse")
-    assert second.strip().endswith("-m pytest -n 2 --dist worksteal")
-
-
 def commands(text):
     """The commands in blocks and between backticks, without what is said beside them.
 

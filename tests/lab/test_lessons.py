@@ -68,15 +68,6 @@ def test_what_follows_an_exercise():
     assert next_step("relu") is None
 
 
-def test_the_end_of_a_lesson_says_what_makes_it_done():
-    none = Progress(Path())
-    assert text.shown(lesson(5), none, {}, {}).endswith(
-        "It is done when feed_forward and encoder_layer_post are graded right."
-    )
-    assert text.shown(lesson(7), none, {}, {}).endswith("npformer lessons 7 --done")
-    assert text.shown(lesson(7), Progress(Path(), lessons={"7": DONE}), {}, {}).endswith("This lesson is done.")
-
-
 def questions(one):
     return {one.commands[0]: [("What shape?", "(2, 3)"), ("How many?", "17")]}
 

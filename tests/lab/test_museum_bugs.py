@@ -47,15 +47,12 @@ RIGHT = ((1.0, 0.5), (2.0, 0.7), (1.5, 0.6))
 @pytest.mark.parametrize(
     ("wrong", "place", "said"),
     [
-        (((3.1, 0.2), (4.0, 0.2), (3.5, 0.2)), ABOVE, "Each loss with the bug ends above each without it."),
         (((3.1, 0.6), (4.0, 0.6), (3.5, 0.6)), ABOVE, "above each without it. The words do not show it, and"),
         (((0.1, 0.6), (0.2, 0.6), (0.9, 0.6)), BELOW, "below each without it. The words do not show it, and"),
-        (((0.1, 0.0), (0.2, 0.1), (0.9, 0.1)), BELOW, "Each loss with the bug ends below each without it."),
         (((0.1, 0.6), (2.9, 0.6), (3.0, 0.5)), AMONG, "Runs with the bug end among those without it, so"),
         (((1.0, 0.4), (2.0, 0.3), (1.5, 0.2)), AMONG, "each run with it misses more than each without it."),
         (((1.0, 0.8), (2.0, 0.9), (1.5, 0.75)), AMONG, "each run with it misses fewer than each without it."),
         (((math.nan, math.nan),) * 3, ABOVE, "Each loss with the bug ends above each without it."),
-        (((1.5, math.nan),) * 3, AMONG, "each run with it misses more than each without it."),
     ],
 )
 def test_what_training_tells_is_judged_by_all_seeds(wrong, place, said):

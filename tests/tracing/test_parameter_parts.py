@@ -5,7 +5,7 @@ import pytest
 
 from npformer.layers import Layer, Parameter
 from npformer.layers.linear import Linear
-from npformer.tracing.parameter_parts import Parameters, Part, aliases
+from npformer.tracing.parameter_parts import Parameters, Part
 from tests.check.functions import normals
 from tests.check.small_models import BACKEND
 
@@ -52,19 +52,3 @@ def test_what_is_added_to_a_part_belongs_to_its_parameter(blocks):
     assert parts["a"].tolist() == np.hstack([np.zeros((3, 1)), columns[:, :1]]).tolist()
     assert parts["b"].tolist() == np.hstack([columns[:, 1:], np.zeros((3, 2))]).tolist()
     assert parameters.split(np.zeros((3, 3)), columns) == {}
-
-
-def test_changes(blocks):
-    layer, parameters = blocks
-    before = parameters.gradients()
-    layer.block.grad[:, 2:] += 1
-    layer.output.bias.grad[1] += 2
-    changes = parameters.changes(before)
-    assert {name: x.tolist() for name, x in changes.items()} == {"b": [[1.0] * 4] * 3, "output.bias": [0, 2, 0]}
-
-
-def test_further_names_of_a_tied_parameter(blocks):
-    layer, _ = blocks
-    names = aliases(layer, dict(layer.named_parameters()))
-    assert names == {"table": ["output.weight"], "a": [], "b": [], "output.bias": []}
-    assert aliases(object(), {"weight": object()}) == {"weight": []}
