@@ -1,17 +1,13 @@
 """Each of ten pairs: the right version is right, and the wrong one is WRONG in the intended gradients."""
 
-import contextlib
-import io
 import runpy
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 import npformer as npf
 from examples.other_projects import attention, common, dropout, formulas, linear, tokens
 from npformer.check import gradcheck
-from npformer.check.report import Report
 
 FOLDER = Path(common.__file__).parent
 THEMES = (linear, formulas, attention, dropout, tokens)
@@ -37,37 +33,25 @@ SAID = {
 }
 
 
-class Printed(NamedTuple):
-    """What the examples print, and the reports: for each mistake, of the right backward, and of the wrong one."""
-
-    text: str
-    reports: list[Report]
-
-    def of(self, what):
-        """The two reports of this mistake."""
-        at = 2 * list(WRONG).index(what)
-        return self.reports[at : at + 2]
-
-
 @pytest.fixture(scope="module")
-def printed():
-    """All examples, run once."""
+def reports():
+    """Of all examples, run once: for each mistake that of the right backward, and that of the wrong one."""
     reports = []
 
     def checking(pair, *inputs):
         reports.append(gradcheck(pair, *inputs))
         return reports[-1]
 
-    text = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(text):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(npf, "gradcheck", checking)
         runpy.run_module("examples.other_projects", run_name="__main__")
-    return Printed(text.getvalue(), reports)
+    return reports
 
 
 @pytest.mark.parametrize("each", [m for theme in THEMES for m in theme.MISTAKES], ids=lambda each: each.what)
-def test_the_right_one_is_right_and_the_wrong_one_wrong_where_it_is(each, printed):
-    right, report = printed.of(each.what)
+def test_the_right_one_is_right_and_the_wrong_one_wrong_where_it_is(each, reports):
+    at = 2 * list(WRONG).index(each.what)
+    right, report = reports[at : at + 2]
     assert right.ok, str(right)
     assert [row.tensor for row in report.rows if row.verdict == "WRONG"] == WRONG[each.what]
     assert [row.tensor for row in report.rows if row.verdict not in ("WRONG", "right")] == []
