@@ -68,6 +68,16 @@ def test_what_follows_an_exercise():
     assert next_step("relu") is None
 
 
+def test_the_end_of_a_lesson_says_what_makes_it_done():
+    none = Progress(Path())
+    for number, states, end in (
+        (5, none, "It is done when feed_forward and encoder_layer_post are graded right."),
+        (7, none, "npformer lessons 7 --done"),
+        (7, Progress(Path(), lessons={"7": DONE}), "This lesson is done."),
+    ):
+        assert text.shown(lesson(number), states, {}, {}).endswith(end)
+
+
 def questions(one):
     return {one.commands[0]: [("What shape?", "(2, 3)"), ("How many?", "17")]}
 
