@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npformer import functional as F  # noqa: N812
-from npformer.functional import AttentionMask, Draw, attention_forward, attention_weights
+from npformer.functional import AttentionMask, Draw, attention_forward
 from npformer.functional.dropout import dropout_threshold
 from npformer.functional.philox import philox_bits
 
@@ -46,13 +46,6 @@ def test_values_query_by_query(qkv):
         assert out[b, h, i] == pytest.approx(mean, rel=1e-12)
 
 
-def test_weights_for_a_reader_are_before_dropout_and_sum_to_1(qkv):
-    q, k, v = qkv
-    weights = attention_weights(q, k)
-    np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-13)
-    np.testing.assert_allclose(weights @ v, attention_forward(q, k, v)[0], rtol=1e-12)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", [name for name in F.OPERATIONS if name.endswith("attention")])
 def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(name, dtype, rng):
@@ -69,8 +62,3 @@ def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(name, dtype, rng)
         assert not gradient[1].any()
         assert gradient[0].all()
         assert np.all(np.isfinite(gradient))
-
-
-def test_the_weights_of_a_query_that_sees_nothing_are_0(qkv):
-    q, k, _ = qkv
-    assert not attention_weights(q, k, AttentionMask(np.array([[True] * S, [False] * S])))[1].any()

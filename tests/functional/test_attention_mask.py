@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.functional import ALL_VISIBLE, AttentionMask
 
 B, T, S = 2, 4, 6
@@ -44,29 +43,3 @@ def test_every_pair(key_visible, causal, query_offset):
 def test_nothing_hidden_is_nothing_computed():
     assert ALL_VISIBLE.visible(T, S, LIKE) is None
     assert AttentionMask(query_offset=3).visible(T, S, LIKE) is None
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"window": 0}, r"window: expected an integer >= 1 or None, got 0"),
-        ({"stride": -2}, r"stride: expected an integer >= 1 or None, got -2"),
-        ({"query_offset": -1}, r"query_offset: expected an integer >= 0, got -1"),
-    ],
-)
-def test_options_that_make_no_sense(options, message):
-    with pytest.raises(ConfigError, match=message):
-        AttentionMask(**options)
-
-
-@pytest.mark.parametrize("shape", [(S,), (B, S + 1), (1, S), (B + 1, S), (B, 1, S)])
-def test_key_visible_of_another_shape_is_an_error(shape):
-    with pytest.raises(ShapeError, match=rf"key_visible: expected \(B, S\) = \({B}, {S}\), got \("):
-        AttentionMask(np.ones(shape, dtype=bool)).visible(T, S, LIKE)
-
-
-@pytest.mark.parametrize("values", [np.zeros((B, S)), np.ones((B, S), dtype=int)])
-def test_a_mask_of_numbers_is_an_error(values):
-    message = rf"key_visible: expected booleans, True = this key may be looked at, got {values.dtype}; .* mask == 0"
-    with pytest.raises(DTypeError, match=message):
-        AttentionMask(values).visible(T, S, LIKE)

@@ -1,14 +1,12 @@
 """Local and strided attention: the numbers of full attention under the same mask, without its n² matrix."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
 
 from npformer.functional import (
     AttentionMask,
-    Draw,
     attention_backward,
     attention_forward,
     local_attention_backward,
@@ -47,13 +45,3 @@ def test_the_keys_of_window_and_stride_add_up(window, stride, causal, keys, rng)
     _, cache = local_attention_forward(q, k, v, AttentionMask(None, causal, 0, window, stride))
     assert cache.softmax.y.shape == (B, H, 9, keys)
     np.testing.assert_allclose(cache.softmax.y.sum(axis=-1), 1)
-
-
-def test_dropout_drops_its_rate_and_scales_the_rest():
-    length = 400
-    q = np.zeros((1, 1, length, 1))
-    draw = Draw(seed=3, step=1, micro=0, site=9, rate=0.25)
-    out, _ = local_attention_forward(q, q, np.ones_like(q), AttentionMask(window=8, causal=True), draw)
-    sums = out.ravel()[8:] * 8 * 0.75  # how many of a query's eight keys were kept
-    np.testing.assert_allclose(sums, np.round(sums), atol=1e-3)
-    assert np.mean(sums) / 8 == pytest.approx(0.75, abs=4 * math.sqrt(0.25 * 0.75 / (8 * length)))

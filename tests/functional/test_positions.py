@@ -58,13 +58,3 @@ def test_learned_rows_are_added_and_their_gradient_sums_over_the_batch(rng):
         expected[t + 2] += dy[b, t]
     np.testing.assert_array_equal(dx, dy)
     np.testing.assert_allclose(dtable, expected, rtol=1e-14)
-
-
-@pytest.mark.parametrize("offset", [0, 2])
-def test_a_table_may_be_used_to_its_last_row(rng, offset):
-    x, table = rng.normal(size=(1, 5 - offset, 2)), rng.normal(size=(5, 2))
-    y, cache = learned_positions_forward(x, table, offset)
-    np.testing.assert_array_equal(y[0], x[0] + table[offset:])
-    dtable = learned_positions_backward(y, cache)[1]
-    assert not dtable[:offset].any()
-    np.testing.assert_array_equal(dtable[offset:], y[0])

@@ -83,7 +83,8 @@ REFUSED = [
         (RATE.format(rate), (3,), F.Draw(5, 2, 1, 99, rate)) for rate in (-0.1, 1.0, 1.5, math.nan, math.inf, 0.999999)
     ]),
     (F.embedding_forward, DTypeError, [
-        ("tokens: expected integers (token ids), got float64; convert with astype first", (3,), (4, 2)),
+        (f"tokens: expected integers (token ids), got {kind}; convert with astype first", np.ones(3, kind), (4, 2))
+        for kind in ("float64", "bool")
     ]),
     (F.embedding_forward, ShapeError, [("table: expected (V, C), got (4,)", np.ones(3, int), (4,))]),
     (F.learned_positions_forward, ShapeError, [
@@ -105,6 +106,11 @@ REFUSED = [
         (BUCKETS.format(1), (1, 2), 3, 3, 0, True),
         (DISTANCE.format(8, 8), (32, 2), 3, 3, 0, False, 8),
         (DISTANCE.format(16, 16), (32, 2), 3, 3, 0, True, 16),
+    ]),
+    (AttentionMask, ConfigError, [
+        ("window: expected an integer >= 1 or None, got 0", None, False, 0, 0),
+        ("stride: expected an integer >= 1 or None, got -2", None, False, 0, None, -2),
+        ("query_offset: expected an integer >= 0, got -1", None, False, -1),
     ]),
     (F.split_heads, ShapeError, [
         ("x: expected (B, T, C) with C divisible by H=4, got (2, 3, 6)", (2, 3, 6), 4),
@@ -145,6 +151,13 @@ REFUSED = [
     ]),
     (F.linear_attention_forward, ShapeError, [
         ("key_visible: expected (B, S) = (2, 4), got (2, 3)", LINEAR, LINEAR, LINEAR, seen(2, 3)),
+    ]),
+    (F.conv1d_forward, ShapeError, [
+        ("weight: expected (K, C_in, C_out) with K >= 1, got (3, 4)", (2, 5, 3), (3, 4), (4,)),
+        ("weight: expected (K, C_in, C_out) with K >= 1, got (0, 3, 4)", (2, 5, 3), (0, 3, 4), (4,)),
+        ("x: expected (B, T, C_in=3), got (2, 5, 2)", (2, 5, 2), (3, 3, 4), (4,)),
+        ("x: expected (B, T, C_in=3), got (5, 3)", (5, 3), (3, 3, 4), (4,)),
+        ("bias: expected (C_out,) = (4,), got (3,)", (2, 5, 3), (3, 3, 4), (3,)),
     ]),
     (F.cross_entropy_forward, ConfigError, [
         (f"label_smoothing: expected 0 <= label_smoothing < 1, got {smoothing}",

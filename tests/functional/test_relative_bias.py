@@ -41,13 +41,3 @@ def test_causal_buckets_are_all_for_the_past():
     assert starts(behind) == CAUSAL
     assert sorted(set(behind.tolist())) == list(range(32))
     assert set(buckets(32, 1, 9, 0, True)[0]) == {0}  # keys ahead, which a causal mask hides
-
-
-def test_the_bias_of_a_pair_depends_on_its_distance(rng):
-    table = rng.normal(size=(8, 3))
-    bias, _ = relative_bias_forward(table, 6, 9, 2, False, 7)
-    assert bias.shape == (3, 6, 9)
-    for t, s in np.ndindex(5, 8):
-        assert np.array_equal(bias[:, t, s], bias[:, t + 1, s + 1])
-    later, _ = relative_bias_forward(table, 1, 9, 7, False, 7)
-    assert np.array_equal(later[:, 0], bias[:, 5])

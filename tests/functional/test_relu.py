@@ -9,8 +9,3 @@ def test_the_gate_looks_at_x_and_not_at_dy():
     _, cache = relu_forward(np.array([-2.0, -2.0, 3.0, 3.0, 0.0]))
     (dx,) = relu_backward(np.array([5.0, -5.0, 5.0, -5.0, 5.0]), cache)
     assert dx.tolist() == [0, 0, 5, -5, 0]
-
-
-def test_complex_numbers_pass_by_their_real_part():
-    y, _ = relu_forward(np.array([1 - 1j, -1 + 1j]))
-    assert y.tolist() == [1 - 1j, 0]

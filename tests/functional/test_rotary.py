@@ -15,21 +15,6 @@ def test_values_point_by_point(rng):
         assert y[b, t, 2 * i + 1] == pytest.approx(turned.imag, rel=1e-12)
 
 
-def test_scores_depend_on_the_distance_alone(rng):
-    q, k = rng.normal(size=(1, 8)), rng.normal(size=(1, 8))
-
-    def score(at_query, at_key):
-        return float(np.sum(rotary_forward(q, at_query)[0] * rotary_forward(k, at_key)[0]))
-
-    for distance in (0, 1, 7):
-        near = score(distance, 0)
-        for start in (3, 100, 5000):
-            assert score(start + distance, start) == pytest.approx(near, abs=1e-11)
-        by_key = float(np.sum(q * rotary_forward(k, distance)[0]))  # qᵀ R_(j−t) k
-        assert score(3, 3 + distance) == pytest.approx(by_key, abs=1e-12)
-    assert abs(score(1, 0) - score(7, 0)) > 1e-3
-
-
 def test_far_positions_in_float32_are_turned_by_the_angle_of_float64(rng):
     x = rng.normal(size=(4, 8))
     exact, _ = rotary_forward(x, 100_000)
