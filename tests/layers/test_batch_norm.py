@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.functional import AttentionMask
-from npformer.layers import INFERENCE, BatchNorm, Context, RandomKey
+from npformer.layers import BatchNorm, Context, RandomKey
 from npformer.layers.batch_norm import statistics_in
 from npformer.training.bench import Clock
 
@@ -52,10 +52,3 @@ def test_padding_alone_and_a_single_token_leave_finite_statistics(numpy64):
     assert np.array_equal(norm.running_variance.data, np.ones(3))
     norm.remember(seen_by(norm, X[:1, :1]))
     assert np.isfinite(norm.running_variance.data).all()
-
-
-def test_in_training_a_token_depends_on_its_neighbours_and_in_inference_not(numpy64):
-    norm = BatchNorm(3, backend=numpy64)
-    for context in (training(), INFERENCE):
-        whole, alone = (norm(x, context=context) for x in (X, X[:1]))
-        assert np.array_equal(whole[:1], alone) == (context is INFERENCE)

@@ -44,11 +44,9 @@ def test_keys_and_values_are_read_back_at_their_positions(backend):
     room = KeyValues.empty(backend, 2, 3, 6, 4)
     keys, values = rng.normal(size=(2, 3, 5, 4)), rng.normal(size=(2, 3, 5, 4))
     for start, stop in ((0, 2), (2, 3), (3, 5)):
-        room_contents = room.write(
-            start, backend.array(keys[:, :, start:stop]), backend.array(values[:, :, start:stop])
-        )
-        assert np.array_equal(backend.host(room_contents[0]), keys[:, :, :stop])
-        assert np.array_equal(backend.host(room_contents[1]), values[:, :, :stop])
+        written = room.write(start, *(backend.array(each[:, :, start:stop]) for each in (keys, values)))
+        for now, expected in zip(written, (keys, values), strict=True):
+            assert np.array_equal(backend.host(now), expected[:, :, :stop])
 
 
 def test_the_memory_of_a_run_serves_the_next_one(numpy32):
@@ -63,23 +61,27 @@ def test_the_memory_of_a_run_serves_the_next_one(numpy32):
     assert workspace.kept_bytes() == kept
 
 
+def contents(state):
+    """Of every array what each row reads, on the host, positions not reached apart."""
+    own = [part for layer in state.layers for part in layer.past.first(state.length)]
+    shared = [part for layer in state.layers for part in layer.memory or ()]
+    own, shared = [*own, state.visible[:, : state.length]], [*shared, state.memory_mask.key_visible]
+    host, group = state.backend.host, np.arange(state.batch) // state.together
+    return [*(np.array(host(each)) for each in own), *(host(each)[group] for each in shared), np.array(state.sources)]
+
+
+def expect_rows(state, before, rows):
+    """The state has these rows of the contents before."""
+    for now, then in zip(contents(state), before, strict=True):
+        assert np.array_equal(now, then[rows])
+
+
 @pytest.mark.parametrize("rows", [[0, 1, 2], [2, 0], [1, 1, 0, 2], np.array([2], dtype=np.int32)])
 def test_a_selection_holds_the_rows_asked_for(backend, rows):
     state = state_of(backend)
     chosen = state.select(rows)
     assert (chosen.batch, chosen.max_len, chosen.length) == (len(rows), 5, 3)
-    assert chosen.sources.tolist() == list(rows)
-    for new, old in zip(chosen.layers, state.layers, strict=True):
-        for now, before in zip(new.past.first(3), old.past.first(3), strict=True):
-            assert np.array_equal(backend.host(now), backend.host(before)[rows])
-    assert np.array_equal(backend.host(chosen.visible)[:, :3], backend.host(state.visible)[rows, :3])
-    now, before = chosen.memory_mask.key_visible, state.memory_mask.key_visible
-    assert np.array_equal(backend.host(now), backend.host(before)[rows])
-    memory, old_memory = chosen.layers[0].memory, state.layers[0].memory
-    assert memory is not None
-    assert old_memory is not None
-    assert np.array_equal(backend.host(memory.values), backend.host(old_memory.values)[rows])
-    assert np.array_equal(backend.host(memory.keys), backend.host(old_memory.keys)[rows])
+    expect_rows(chosen, contents(state), rows)
     assert chosen.layers[1].memory is None
 
 
@@ -92,16 +94,13 @@ def test_rows_of_the_same_sources_read_the_same_memory(numpy64):
 
 def test_a_selection_shares_nothing_that_is_written(numpy64):
     state = state_of(numpy64)
-    copy = state.select([0, 1, 2])
-    before = [np.array(part) for layer in state.layers for part in layer.past]
+    copy, before = state.select([0, 1, 2]), contents(state)
     for layer in copy.layers:
-        layer.past.write(0, np.ones((3, 2, 5, layer.past.values.shape[-1])), np.ones(layer.past.values.shape))
+        for part in layer.past:
+            part[...] = 1
     copy.visible[...] = False
     copy.length = 5
-    for now, then in zip([part for layer in state.layers for part in layer.past], before, strict=True):
-        assert np.array_equal(now, then)
-    assert state.visible.any()
-    assert state.length == 3
+    expect_rows(state, before, slice(None))
 
 
 def test_positions_not_reached_yet_are_not_copied(numpy64):
@@ -159,26 +158,20 @@ def test_tokens_that_do_not_fit_are_refused_and_change_nothing(shape, text, nump
     [([0, 0, 2, 2], [1, 0, 3, 3]), *(([0, 1, 2], rows) for rows in ([2, 0], [1, 1, 0], [2, 2], [1]))],
 )
 def test_rows_change_places_and_leave_in_place(backend, start, rows):
+    """What others may be reading, the memory, is not written to."""
     state = state_of(backend).select(start)
     state.begins = 5 + np.arange(len(start))
-    expected, before, memory = state.select(rows), [layer.past for layer in state.layers], state.layers[0].memory
+    before, together = contents(state), state.select(rows).together
+    pasts, memory = [layer.past for layer in state.layers], state.layers[0].memory
     untouched = [np.array(backend.host(part)) for part in memory]
     state.reorder(rows)
-    assert (state.batch, state.together) == (expected.batch, expected.together)
-    assert state.sources.tolist() == [start[row] for row in rows]
+    expect_rows(state, before, rows)
+    assert (state.batch, state.together) == (len(rows), together)
     assert state.begins.tolist() == [5 + row for row in rows]
-    for now, then in zip(state.layers, expected.layers, strict=True):
-        for one, other in zip(
-            (*now.past.first(3), *(now.memory or ())), (*then.past.first(3), *(then.memory or ())), strict=True
-        ):
-            assert np.array_equal(backend.host(one), backend.host(other))
-    assert np.array_equal(backend.host(state.visible)[:, :3], backend.host(expected.visible)[:, :3])
-    assert np.array_equal(*(backend.host(one.memory_mask.key_visible) for one in (state, expected)))
-    for layer, rows_before in zip(state.layers, before, strict=True):
-        assert len(start) != len(rows) or layer.past is rows_before
-        assert backend.name != "numpy" or all(map(np.shares_memory, layer.past, rows_before))
-    for part, then in zip(memory, untouched, strict=True):
-        assert np.array_equal(backend.host(part), then), "others may be reading it"
+    for layer, past in zip(state.layers, pasts, strict=True):
+        assert len(start) != len(rows) or layer.past is past
+        assert backend.name != "numpy" or all(map(np.shares_memory, layer.past, past))
+    assert all(map(np.array_equal, map(backend.host, memory), untouched))
 
 
 class Anew(Sums):

@@ -51,20 +51,6 @@ def _expect_mean_and_spread(x, deviation, kurtosis):
     assert abs(spread - deviation) <= SIGMAS * deviation / 2 * sqrt((kurtosis - 1) / x.size), spread / deviation
 
 
-@pytest.mark.parametrize(
-    ("init", "rows", "width", "expect", "number"),
-    [
-        (xavier_uniform, 800, 1250, expect_uniform, sqrt(6 / (800 + 1250))),  # so that the two widths cannot be
-        (xavier_uniform, 1250, 800, expect_uniform, sqrt(6 / (800 + 1250))),  # confused
-        (scaled_normal, 4000, 250, expect_normal, 1 / sqrt(250)),
-        (small_normal, 4000, 250, expect_normal, 0.02),
-        (scaled_uniform, 4000, 250, expect_uniform, sqrt(3 / 250)),
-    ],
-)
-def test_a_distribution(init, rows, width, expect, number):
-    expect(init(SEED, rows, width), number)
-
-
 @pytest.mark.parametrize("init", [xavier_uniform, small_normal, scaled_normal, scaled_uniform])
 def test_numbers_are_a_function_of_the_seed(init):
     rng = np.random.default_rng(SEED)

@@ -5,8 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from npformer.layers import Layer, LearnedPositions, Linear, Parameter
-from tests.check.functions import normal
+from npformer.layers import Layer, Linear, Parameter
 from tests.check.small_models import model
 
 ATTENTION = [f"{part}.{kind}" for kind in ("weight", "bias") for part in ("query", "key", "value")]
@@ -64,13 +63,6 @@ def test_owned_parameters_are_each_block_once_with_aliases():
     assert len({id(parameter) for parameter, _ in owned.values()}) == len(owned)
 
 
-def test_every_number_is_counted_once():
-    attention, feed_forward, norms = 4 * (4 * 4 + 4), 2 * 4 * 6 + 6 + 4, 2 * 4
-    body = 3 * attention + 2 * feed_forward + 5 * norms
-    assert small().num_parameters() == 2 * 5 * 4 + body + 4 * 5 + 5
-    assert small(tie_embeddings=True).num_parameters() == 5 * 4 + body + 5
-
-
 def test_a_model_makes_no_gradients_but_its_arenas(monkeypatch):
     asked = []
     monkeypatch.setattr(Parameter, "grad", Parameter.grad.getter(lambda parameter: asked.append(parameter.name)))
@@ -94,9 +86,3 @@ def test_a_layer_without_forward_says_so(numpy64):
 
     with pytest.raises(NotImplementedError, match=r"^Unfinished must define forward$"):
         Unfinished(numpy64)(np.ones(3))
-
-
-def test_learned_positions_add_the_rows_from_the_offset_on(numpy64):
-    layer = LearnedPositions(7, 4, backend=numpy64)
-    x = normal(2, 3, 4)
-    assert np.array_equal(layer(x, 2), x + layer.weight.data[2:5])
