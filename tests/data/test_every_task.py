@@ -74,11 +74,6 @@ def test_no_row_of_a_batch_takes_a_line_of_python(tasks, name, lines):
     assert counts[0] == counts[1] > 20
 
 
-def test_what_is_made_of_rows_one_by_one_is_seen(lines):
-    few, many = ([[1]] * count for count in (4, 250))
-    assert lines(lambda: [[*row, 0] for row in many]) - lines(lambda: [[*row, 0] for row in few]) >= 246
-
-
 @pytest.fixture
 def lines():
     """lines(call): how many lines of Python the call runs, and calls; one that loops counts each time."""

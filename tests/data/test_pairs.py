@@ -42,15 +42,10 @@ def same(one, other):
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def test_what_a_task_says_of_itself(tmp_path):
-    path = write(tmp_path, as_tsv(numbers(500)))
+def test_a_task_is_named_by_its_file_and_known_by_its_bytes(tmp_path):
+    path = write(tmp_path, as_tsv(numbers(60)))
     task = PairsTask.from_tsv(path, seed=0)
-    assert task.name == "pairs.tsv"
-    assert task.digest == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert task.max_length == max(len(target) for _, target in numbers(500)) + 1
-    assert task.vocabulary.pieces[3:] == tuple("0123456789x")
-    assert task.train_size + len(task.held_out()) == 500
-    assert 25 < len(task.held_out()) < 80
+    assert (task.name, task.digest) == ("pairs.tsv", hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 32, 450, 1000])

@@ -1,8 +1,6 @@
 """Generated words: pure batches, held-out words never trained on, and no endless loop."""
 
 import itertools
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -27,22 +25,13 @@ def train_sources(task, steps, batch_size):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_targets_are_what_the_name_says(name):
-    task = SequenceTask(name, seed=0)
-    batch = task.batch(1, 200)
-    sources, targets = texts(task, batch.src), texts(task, batch.tgt_out)
-    assert targets == [TARGETS[name](source) for source in sources]
-    assert all(target == TARGETS[name](source) for source, target in task.held_out(200))
-    assert len(set(sources)) > 150
-
-
-@pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.parametrize("tokenizer", [Characters, Words])
-def test_batches_are_those_of_their_texts(name, tokenizer):
+def test_batches_are_those_of_their_texts_and_targets_what_the_name_says(name, tokenizer):
     """Whether a word's ids are its letters', with one that is unknown, or it is encoded whole."""
     task = SequenceTask(name, seed=3, symbols=4, max_length=5)
     src, _, tgt_out = task.batch(2, 50)
     examples = list(map(Example, texts(task, src), texts(task, tgt_out)))
+    assert all(target == TARGETS[name](source) for source, target in [*examples, *task.held_out(50)])
     vocabulary = Vocabulary((*SEQUENCE, "[UNK]", *"cab", "cb", "bd", "db"))
     task.retokenize(tokenizer(vocabulary), ())
     for ids, expected in zip(task.batch(2, 50), collate(examples, task.tokenizer), strict=True):
@@ -55,16 +44,6 @@ def test_a_letter_without_an_id_is_refused_with_its_word():
     task.retokenize(Characters(Vocabulary((*SEQUENCE, *"ab"))), ())
     with pytest.raises(TokenError, match=r"character 'c' \(U\+0063\) at position \d+ of '[abc]+' is not in"):
         task.batch(1, 32)
-
-
-def test_another_process_draws_the_same():
-    code = (
-        "from npformer.data import SequenceTask; task = SequenceTask('sort', seed=9);"
-        "print(task.batch(4, 8).src.tolist(), task.held_out(9))"
-    )
-    task = SequenceTask("sort", seed=9)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == f"{task.batch(4, 8).src.tolist()} {task.held_out(9)}"
 
 
 def test_the_side_of_a_word_depends_on_the_word_alone():
@@ -81,12 +60,6 @@ def test_both_sides_together_are_all_words(chunk, monkeypatch):
     held_out = {source for source, _ in task.held_out(10**6)}
     assert train_sources(task, steps=60, batch_size=64) == words - held_out
     assert held_out < words
-
-
-def test_the_side_of_a_word_is_the_same_in_every_version():
-    """To move a word to the other side would let models train on what they are judged by."""
-    task = SequenceTask("copy", seed=0, symbols=3, max_length=4)
-    assert sorted(source for source, _ in task.held_out()) == ["aaa", "aaab", "abbc", "caaa", "ccab"]
 
 
 def test_about_one_word_in_sixteen_is_held_out_at_every_length():
@@ -127,9 +100,3 @@ def test_a_space_without_training_words_is_refused(monkeypatch):
     monkeypatch.setattr("npformer.data.sequences._is_held_out", lambda words: np.ones(len(words), bool))
     with pytest.raises(ConfigError, match="got none to train on"):
         SequenceTask("copy", seed=0, symbols=2, max_length=3)
-
-
-def test_long_words_work():
-    task = SequenceTask("copy", seed=0, min_length=100, max_length=120)
-    assert 101 <= task.batch(1, 16).src.shape[1] <= 121
-    assert len(set(task.held_out(300))) == 300

@@ -127,15 +127,3 @@ def test_no_learnt_beginning_of_a_word_looks_like_what_goes_on():
         assert not first.startswith("##")
         assert all(piece.startswith("##") for piece in further)
     assert "##" not in cut.pieces
-
-
-def test_counts_stay_true_while_pieces_merge():
-    cut = cut_words(TEXT)
-    cut.merge_until(len(cut.pieces) + 15, min_count=1)
-    pieces, pairs = Counter(), Counter()
-    for word, times in zip(cut._words, cut._counts, strict=True):
-        pieces.update({piece: n * times for piece, n in Counter(word).items()})
-        pairs.update({pair: n * times for pair, n in Counter(pairwise(word)).items()})
-    assert [pieces[i] for i in range(len(cut.pieces))] == cut._piece_counts.tolist()
-    assert all(max(cut._pair_counts[slot], 0) == pairs[pair] for pair, slot in cut._slots.items())
-    assert ["".join(cut.pieces[p].removeprefix("##") for p in word) for word in cut._words] == sorted(set(TEXT.split()))

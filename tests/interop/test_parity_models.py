@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import npformer as npf
 from npformer.check.cases.case import shaken
 from npformer.interop.torch import to_state_dict
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
@@ -75,30 +74,3 @@ def test_an_encoder_is_pytorchs(norm_order, activation, head, comparison, numpy6
 def test_a_decoder_is_pytorchs_encoder_under_a_causal_mask(norm_order, activation, comparison, numpy64):
     model = shaken(Decoder(DecoderConfig(7, **options(norm_order, activation)), backend=numpy64))
     expect_parity(comparison.torch, model, "decoder", "generator", causal=True)
-
-
-@pytest.mark.parametrize("visible", [None, TOKENS != 0])
-def test_a_gru_is_pytorchs(visible, comparison, numpy64):
-    torch, rng = comparison.torch, np.random.default_rng(1)
-    layer = shaken(npf.layers.Gru(3, 4, backend=numpy64))
-    x, dy = rng.normal(size=(3, 5, 3)), rng.normal(size=(3, 5, 4))
-    dy = dy if visible is None else dy * visible[..., None]
-    theirs = torch.nn.GRU(3, 4, batch_first=True, dtype=torch.float64)
-    names = {
-        "weight_ih_l0": "weight",
-        "weight_hh_l0": "recurrent",
-        "bias_ih_l0": "bias",
-        "bias_hh_l0": "recurrent_bias",
-    }
-    ours = {there: getattr(layer, here) for there, here in names.items()}
-    theirs.load_state_dict({there: torch.tensor(each.data.T.copy()) for there, each in ours.items()})
-    torch_x = torch.tensor(x, requires_grad=True)
-    expected, _ = theirs(torch_x)
-    (expected * torch.tensor(dy)).sum().backward()
-    y, cache = layer.forward(x, visible=visible)
-    dx, _ = layer.backward(dy, cache)
-    counted = slice(None) if visible is None else visible
-    np.testing.assert_allclose(y[counted], expected.detach().numpy()[counted], rtol=0, atol=1e-13)
-    np.testing.assert_allclose(dx, torch_x.grad.numpy(), rtol=0, atol=1e-12)
-    for there, each in ours.items():
-        np.testing.assert_allclose(each.grad, getattr(theirs, there).grad.numpy().T, rtol=0, atol=1e-11, err_msg=there)
