@@ -95,7 +95,7 @@ def test_a_contender_that_takes_too_long_is_stopped():
     entry = Entry("slow", f"{SLEEPERS}:sleeper", {"seconds": 3600.0})
     with (
         pytest.raises(ContenderError, match=r"slow: expected an answer, it ended with code -9"),
-        contenders([entry], os.environ, 5.0) as (child,),
+        contenders([entry], os.environ, 2.0) as (child,),
     ):
         child.run("nap", 1)
 

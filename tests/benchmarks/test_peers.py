@@ -1,8 +1,6 @@
 """PyTorch's side computes the same as npformer's: a whole network, its steps, and decoding."""
 
 import dataclasses
-from contextlib import nullcontext
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,8 +14,6 @@ from npformer.models.presets import PRESETS, Preset
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from benchmarks.peers import torch_decode, torch_model, torch_train
 from benchmarks.peers.torch_device import place
@@ -70,77 +66,6 @@ def test_steps_made_together_are_the_steps_made_one_by_one(form, tmp_path, monke
     made = getattr(torch_train, form)("tiny", 0.0, "numpy", weights)
     assert made.facts["ready_seconds"] > 0
     np.testing.assert_allclose(made.tasks["step"]()(), one_by_one[2:], rtol=1e-6)  # the first two made it ready
-
-
-class Graph(TorchDispatchMode):
-    """A CUDA graph on a CPU: what is captured is undone, and done again with the same memory when it is replayed."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls, self._before, self._own, self.replays = [], {}, set(), 0
-
-    def __torch_dispatch__(self, function, types, inputs=(), options=None):
-        given = tensors((inputs, options))
-        for x in given:
-            if (place := x.untyped_storage().data_ptr()) not in self._own:
-                self._before.setdefault(place, (x.untyped_storage(), x.untyped_storage().clone()))
-        output = function(*inputs, **(options or {}))
-        new = [x for x in tensors(output) if all(x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr()
-                                                 for y in given)]  # fmt: skip
-        self._own |= {x.untyped_storage().data_ptr() for x in new}
-        self.calls.append((function, inputs, options or {}, output, new))
-        return output
-
-    def __exit__(self, *args):
-        super().__exit__(*args)
-        for memory, numbers in self._before.values():
-            memory.copy_(numbers)
-        for _, _, _, _, new in self.calls:
-            for x in new:
-                x.fill_(float("nan") if x.dtype.is_floating_point else 0)
-
-    @torch.no_grad()
-    def replay(self):
-        self.replays += 1
-        for function, inputs, options, output, new in self.calls:
-            for x, value in zip(tensors(output), tensors(function(*inputs, **options)), strict=True):
-                if any(x is each for each in new):
-                    x.copy_(value)
-
-
-def tensors(x):
-    return [leaf for leaf in tree_leaves(x) if isinstance(leaf, torch.Tensor)]
-
-
-@pytest.fixture
-def cuda_graphs(monkeypatch):
-    """The graphs that are made, on a CPU; streams have no meaning there."""
-    made = []
-    stream = SimpleNamespace(wait_stream=lambda other: None)
-    fakes = {"Stream": lambda: stream, "current_stream": lambda: stream, "stream": lambda stream: nullcontext(),
-             "CUDAGraph": lambda: made.append(Graph()) or made[-1], "graph": lambda graph: graph}  # fmt: skip
-    for name, fake in fakes.items():
-        monkeypatch.setattr(torch.cuda, name, fake)
-    return made
-
-
-def test_a_whole_step_as_one_graph_is_the_step(tmp_path, monkeypatch, cuda_graphs):
-    """Its loss, gradients and moments, from replay to replay; a capture makes no step."""
-    weights = save_weights(PRESETS["tiny"], tmp_path)
-    single = torch_train.fast("tiny", 0.0, "numpy", weights).tasks["step"]()
-    one_by_one = [single() for _ in range(8)]
-    monkeypatch.setitem(harness.TOGETHER, "numpy", 2)
-    monkeypatch.setattr(torch_train, "PREPARED", 1)
-    options, adam = {}, torch.optim.Adam
-    monkeypatch.setattr(
-        torch.optim, "Adam", lambda *inputs, **given: adam(*inputs, **options.setdefault("adam", given))
-    )
-    task = torch_train.graph("tiny", 0.0, "numpy", weights).tasks["step"]()
-    np.testing.assert_allclose([loss for _ in range(3) for loss in task()], one_by_one[2:], rtol=1e-6)
-    (graph,) = cuda_graphs
-    assert graph.replays == 8 - torch_train.EAGER
-    assert [str(function) for function, *_ in graph.calls].count("aten._fused_adam_.default") == 1
-    assert options["adam"]["capturable"], "or PyTorch refuses to record Adam"
 
 
 @pytest.mark.parametrize("form", ["textbook", "fast"])

@@ -8,7 +8,7 @@ import pytest
 
 import npformer as npf
 from benchmarks.own import train
-from benchmarks.products import attention_flop, linear_flop, linears, step_flop
+from benchmarks.products import linears, step_flop
 from npformer.backend import PLAIN
 from npformer.functional.arrays import namespace
 from npformer.models.presets import PRESETS, Preset
@@ -37,12 +37,6 @@ def counted_step(size, backend, monkeypatch):
 def test_the_count_is_that_of_a_real_step(size, numpy64, monkeypatch):
     one_hot = 2 * 2 * size.batch * size.length * size.vocab_size * size.d_model  # the plain embedding's gradients
     assert counted_step(size, numpy64, monkeypatch) == step_flop(size) + one_hot
-
-
-def test_the_parts_add_up():
-    size = PRESETS["mid"]
-    assert step_flop(size) == linear_flop(size) + attention_flop(size)
-    assert 70e9 < step_flop(size) < 85e9
 
 
 def test_every_product_is_timed_three_for_each_linear_map(alone, monkeypatch):

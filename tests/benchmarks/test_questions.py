@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -139,16 +138,6 @@ def test_a_check_is_timed_in_a_process_of_its_own(case, target):
     assert f"| {case} | {target} |" in page_tables.checks([document])
 
 
-def test_a_region_is_wrong_and_nothing_else(capsys):
-    gradient = np.ones((1000, 1000))
-    wrong = gradcheck_time.spoiled(gradient, "region") != gradient
-    assert wrong.sum() == 40 * 100
-    assert wrong[300:340, 500:600].all()
-    assert gradcheck_time.spoiled(gradient, "million") is gradient
-    gradcheck_time.child("region", "softmax")
-    assert not json.loads(capsys.readouterr().out)["ok"]
-
-
 @pytest.mark.parametrize(
     ("module", "line", "words"),
     [
@@ -168,10 +157,3 @@ def test_bad_options_are_refused(module, line, words, refused):
 def test_without_torch_an_error_says_what_to_install(module, refused, monkeypatch):
     monkeypatch.setattr("benchmarks.options.installed", lambda name: name != "torch")
     assert "--against torch: expected PyTorch: pip install -e '.[bench]'" in refused(module.main)
-
-
-def test_only_the_peers_import_torch():
-    root = Path(train_step.__file__).parent
-    users = [path.relative_to(root) for path in root.rglob("*.py") if "import torch" in path.read_text("utf-8")]
-    judged = {"corpus", "operators"}  # whose own kernels are judged, where it is
-    assert {path.parts[0] for path in users} <= {"peers", "checkers"} | judged
