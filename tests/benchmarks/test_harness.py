@@ -154,6 +154,4 @@ def halved(number):
 
 
 def test_a_process_that_dies_costs_one_answer():
-    questions = [[2], [0], [4], [6]]
-    assert list(answers("tests.benchmarks.test_harness:halved", questions)) == [1, {"code": 7}, 2, 3]
-    assert list(answers("tests.benchmarks.test_harness:halved", questions[2:], each=1)) == [2, 3]
+    assert list(answers("tests.benchmarks.test_harness:halved", [[2], [0], [4], [6]], each=3)) == [1, {"code": 7}, 2, 3]

@@ -35,13 +35,3 @@ def test_it_is_full_attention_with_the_same_mask(length, window, stride, causal,
         gradients = zip(local_attention_backward(dout, cache), attention_backward(dout, full_cache), strict=True)
         for one, other in gradients:
             np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
-
-
-@pytest.mark.parametrize(("window", "stride", "causal", "keys"), [
-    (3, None, False, 9), (3, None, True, 6), (None, 4, False, 3), (None, 4, True, 3), (3, 4, False, 12),
-])  # fmt: skip
-def test_the_keys_of_window_and_stride_add_up(window, stride, causal, keys, rng):
-    q, k, v, _, _ = made(rng, 9)
-    _, cache = local_attention_forward(q, k, v, AttentionMask(None, causal, 0, window, stride))
-    assert cache.softmax.y.shape == (B, H, 9, keys)
-    np.testing.assert_allclose(cache.softmax.y.sum(axis=-1), 1)

@@ -12,7 +12,7 @@ import pytest
 import npformer as npf
 from npformer.interop.torch import to_state_dict
 
-STEPS = 50
+STEPS = 20
 REORDERINGS = 3
 #: For the end of a name, which of its axes run over channels (C) or hidden units (F); norms: C.
 AXES = {
