@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.functional import AttentionMask, linear_attention_backward, linear_attention_forward
+from npformer.functional import AttentionMask, linear_attention, linear_attention_backward, linear_attention_forward
 from npformer.functional.linear_attention import linear_attention_step, linear_attention_weights
 
 B, H, D = 2, 2, 3
@@ -37,6 +37,17 @@ def test_it_is_the_sum_over_pairs(length, causal, rng):
     out, _ = linear_attention_forward(q, k, v, mask)
     np.testing.assert_allclose(out, weights @ v, rtol=1e-11, atol=1e-13)
     np.testing.assert_allclose(linear_attention_weights(q, k, mask), weights, rtol=1e-12, atol=1e-15)
+
+
+def test_many_chunks_compute_what_one_does(rng, monkeypatch):
+    q, k, v, dout = made(rng, 23, 23)
+    outputs = []
+    for chunk in (4, 23):
+        monkeypatch.setattr(linear_attention, "CHUNK", chunk)
+        out, cache = linear_attention_forward(q, k, v, AttentionMask(causal=True))
+        outputs.append((out, *linear_attention_backward(dout, cache)))
+    for many, one in zip(*outputs, strict=True):
+        np.testing.assert_allclose(many, one, rtol=1e-11, atol=1e-13)
 
 
 def test_steps_of_any_size_are_the_causal_form(rng):
