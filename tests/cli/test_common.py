@@ -21,26 +21,19 @@ CODES = {"32": "green", "31": "red", "33": "yellow"}
     ("report", "painted"),
     [
         ("  x   2×3    6 1.0e-16   0,1 -1.0e+00 -1.0e+00    1 right", "green: right"),
-        ("  x   2×3    6 1.0e-16   0,1  0.0e+00  0.0e+00    – right", "green: right"),
         ("  x   2×3    6 3.1e-01   0,1 -1.0e+00  1.1e-01 -9.3 WRONG", "red: WRONG"),
         ("    PROVES NOTHING (all inputs are zero)", "yellow: PROVES NOTHING"),
         (
             "all 12 gradients of 3 checks are right; largest error 1e-15 (2 s)",
             "green: all 12 gradients of 3 checks are right",
         ),
-        ("1 of 3 gradients are not right (2 s):", "red: 1 of 3 gradients are not"),
         ("all 61 claims that apply to 2 targets hold (0 s)", "green: all 61 claims that apply to 2 targets hold"),
         ("  causality  DOES NOT HOLD: y[0]", "red: DOES NOT HOLD"),
-        ("  causality  holds", "green: holds"),
-        ("softmax: right.", "green: right."),
         ("softmax: not yet; dx is not right.", "yellow: not yet"),
         ("  ✓ forward        it is right", "green: ✓"),
-        ("  ✗ dx             3 of 8 entries", "red: ✗"),
         ("2 of 2 bugs detected (3 s)", "green: 2 of 2 bugs"),
-        ("1 of 2 bugs detected (3 s)", ""),
         ("SURVIVES: noam-max", "red: SURVIVES"),
         ("  right   loss 0.03, 97 % of held-out words right", "green: right"),
-        ("  wrong   loss 2.03, 0 % of held-out words right", "red: wrong"),
         ("The right shift of the wrong row is left out, right", ""),
     ],
 )
@@ -71,7 +64,7 @@ def test_lists_fit_the_terminal(cli, terminal, tmp_path, words, wide):
     assert all(line.endswith("in progress") == (wide > 60) for line in marked)  # the mark says it, too
 
 
-@pytest.mark.parametrize("words", ["decode nowhere bot", "bench --siz small", "explain rotary --at 'nothing[1]'"])
+@pytest.mark.parametrize("words", ["bench --siz small", "explain rotary --at 'nothing[1]'"])
 def test_errors_fit_the_terminal_and_stay_on_a_line_in_a_pipe(cli, terminal, words):
     stderr = cli(words).err.split("npformer")[-1]
     terminal(60, "stderr")

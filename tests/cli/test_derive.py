@@ -69,7 +69,3 @@ def test_the_page_tells_what_comes_out(command, told, cli, tmp_path):
     (tmp_path / name).write_text(FILES[name], encoding="utf-8")
     done = cli(command)
     assert told in (done.out, done.err[: len(told)])  # of a refusal its beginning
-
-
-def test_each_derivation_of_the_page_has_its_verdict():
-    assert [command for command, *_ in SAID] == [f"derive {name}" for name in FILES]

@@ -35,13 +35,6 @@ def test_text_and_json_agree(cli):
     assert text.width <= 80
 
 
-def test_nothing_is_said_twice(cli):
-    words = " ".join(cli("doctor --json").document.values()).split()
-    groups = [" ".join(words[i : i + 5]) for i in range(len(words) - 4)]
-    groups = [group for group in groups if "folder:" not in group]  # where to install what is missing
-    assert len(set(groups)) == len(groups), "five words in a row stand there twice"
-
-
 def test_what_auto_picks_and_why(cli):
     problem, outcome = cupy_problem(), cli("doctor --json").document
     if problem is None:
@@ -57,12 +50,6 @@ def test_the_limit_of_threads(finding, monkeypatch):
     for name in doctor.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     assert "not limited" in finding("BLAS threads")
-
-
-@pytest.mark.parametrize(("now", "expected"), [(3, "3; "), (None, "unknown; ")])
-def test_the_threads_of_a_product(finding, monkeypatch, now, expected):
-    monkeypatch.setattr(doctor, "blas_threads", lambda: now)
-    assert finding("BLAS threads").startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +198,7 @@ def a_gpu(monkeypatch):
 
 def test_every_gpu_is_tried_and_one_that_fails_is_told(cli, cards, monkeypatch):
     cards(1)
-    assert cli("doctor --json").fine().document["GPU 0"] == "ok"
+    cli("doctor").fine().says("14.2.0, driver CUDA 13.1, a machine without a GPU", "GPU 0")
     cards(2)
     done = cli("doctor --json")
     assert done.code == 1

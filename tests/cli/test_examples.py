@@ -4,7 +4,6 @@ import pytest
 
 from npformer.cli import examples
 from npformer.cli.examples import example_lines
-from npformer.io import terminal
 
 LONG = "thirteen thousand eight hundred and ninety-four"
 RIGHT = "treize mille huit cent quatre-vingt-quatorze"
@@ -23,11 +22,6 @@ def wide(monkeypatch):
 def test_short_examples_stand_on_one_line():
     assert example_lines("bot", "tob", "tob", 5) == ["  bot   → tob"]
     assert example_lines("bot", "tbo", "tob", 3) == ["  bot → tbo   (expected tob)"]
-
-
-def test_a_long_right_one_takes_two_lines(wide):
-    wide(60)
-    assert example_lines(LONG, RIGHT, RIGHT, 47) == [f"  {LONG}", f"    → {RIGHT}"]
 
 
 def test_the_first_difference_of_a_wrong_one_is_marked(wide):
@@ -60,9 +54,3 @@ def test_a_wide_character_takes_two_columns(wide):
     *_, mark = example_lines("x" * 60, "年月日a" + "z" * 60, "年月日b" + "z" * 60, 60)
     assert mark.index("^") == 14 + 6
     assert example_lines("年", "n", "n", 4) == ["  年   → n"]
-
-
-def test_right_is_green_and_wrong_is_red(monkeypatch):
-    monkeypatch.setattr(terminal, "_chosen", "always")
-    assert example_lines("bot", "tob", "tob", 3) == ["  bot → \x1b[32mtob\x1b[0m"]
-    assert example_lines("bot", "tbo", "tob", 3) == ["  bot → \x1b[31mtbo\x1b[0m   (expected tob)"]

@@ -111,13 +111,3 @@ def test_a_run_may_have_the_name_of_an_operation(cli, trained, tmp_path):
     assert "linear" in OPERATIONS
     (tmp_path / "linear").symlink_to(trained)
     assert "w = generator.bias[4]" in cli("explain linear --text bot --at 'generator.bias[4]'").out
-
-
-def test_without_a_terminal_there_are_80_columns_and_no_colours(cli):
-    outcome = cli("explain transformer --at 'encoder.layers.0.norm1.gamma[1]'")
-    assert "\x1b" not in outcome.out
-    assert 70 < outcome.width <= 80
-
-
-def test_the_verdict_is_green(cli):
-    cli("explain transformer --at 'generator.bias[1]' --color always").says("\x1b[32mright\x1b[0m")

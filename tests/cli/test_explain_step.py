@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from npformer.cli.explain_step import _takes
 from npformer.explain import again
 from npformer.explain.again import ready
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
@@ -56,12 +55,6 @@ def test_it_is_the_same_step_to_the_bit(trained):
         assert np.array_equal(parameter.data, last.arrays[f"parameters.{name}"])
 
 
-def test_the_first_steps_are_made_from_the_beginning(trained):
-    begun = ready(trained, 2)
-    assert (begun.begins, begun.number) == (0, 2)
-    assert begun.make().number == 2
-
-
 def test_the_time_includes_the_split(trained, monkeypatch):
     """A gradient of 2 s is asked for 6 to 90 times; step 21 is one step from a checkpoint, 2 s without metrics."""
     monkeypatch.setattr(again, "since", lambda _: 2.0)
@@ -73,22 +66,14 @@ def test_the_time_includes_the_split(trained, monkeypatch):
     assert again.ready(trained, 21).seconds == (14, 182)
 
 
-def test_the_time_as_text():
-    assert [_takes(0.2, 1.4), _takes(1.4, 9.0)] == ["1 s", "1 to 9 s"]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("{run} --step 31", "--step: expected a step that {run} has made, 1 to 30, got 31"),
-        ("{run} --step 0", "1 to 30, got 0"),
         ("transformer --step 3", "--step: expected the folder of a run as TARGET, got transformer"),
-        ("--step 3", "--step: expected the folder of a run as TARGET, got none"),
         ("adam --at 'generator.bais[3]'", "the nearest names are generator.bias"),
-        ("adam --at 'generator.bias[9]'", "expected an index from 0 to 7"),
         ("sizes --at 'generator.bias[3]'", "--at: expected none"),
         ("adam --forward", "--forward: expected none beside adam, step, sizes or --step; leave it out"),
-        ("{run} --step 3 --forward", "--forward: expected none"),
         ("step --up 2 --html x.html", "--html, --up: expected none"),
     ],
 )

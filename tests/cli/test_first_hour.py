@@ -77,16 +77,3 @@ def test_the_first_hour(hour, tmp_path):
     continued = next(text for command, _, text in hour if command.startswith("npformer decode runs/lm-001"))
     assert continued.startswith("The gradient of")
     assert {"curves.svg", "attention.svg", "config.toml"} <= set(os.listdir(tmp_path / "runs" / "reverse-001"))
-
-
-def test_it_begins_as_the_readme_does():
-    install = blocks("sh", PAGE)[0].splitlines()
-    assert install[:2] == blocks("sh", README)[0].splitlines()[:2]
-    assert install[2:] == ["source .venv/bin/activate"]
-
-
-def test_more_steps_are_twice_the_default():
-    from npformer.run.option_table import defaults_of
-
-    steps = re.findall(r"--resume runs/reverse-001 --set steps=(\d+)", PAGE)
-    assert steps == [str(2 * defaults_of("reverse").training.steps)]

@@ -8,7 +8,6 @@ import pytest
 from npformer.backend import Pair, get_backend
 from npformer.check import catalogue
 from npformer.cli import common
-from npformer.io.terminal import unpainted
 
 COLUMNS = ["tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "ratio", "verdict"]
 
@@ -93,12 +92,3 @@ def test_models_are_folded_to_the_worst_tensor_unless_asked(cli):
     assert [len(lines) for lines in verdicts] == [1, count]
     assert verdicts[0][0] in verdicts[1]
     assert "dir " in verdicts[0][0]
-
-
-def test_verdicts_in_colour(cli, wrong_table):
-    done = cli("gradcheck --only _positions --color always")
-    assert re.search(r" \x1b\[32mright\x1b\[0m$", done.out, re.M)
-    assert re.search(r" \x1b\[31mWRONG\x1b\[0m$", done.out, re.M)
-    plain = cli("gradcheck --only _positions").out
-    assert re.sub(r"\(\d+ s\)", "", unpainted(done.out)) == re.sub(r"\(\d+ s\)", "", plain)
-    assert "two numerical witnesses" not in cli("--help").out

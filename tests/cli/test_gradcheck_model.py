@@ -142,14 +142,6 @@ def test_a_file_goes_after_model(cli):
         )
 
 
-def test_a_forward_is_no_function_that_returns_a_target(cli):
-    Path("mine.py").write_text(GOOD + "\ndef softmax_forward(x, axis=-1): pass\n")
-    cli("gradcheck --model mine.py:softmax_forward").refused(
-        "mine.py: expected softmax_forward, a function that returns (target, inputs)",
-        "softmax_forward(x) is a function with inputs",
-    )
-
-
 OFF_BELOW = """
 import numpy as np
 

@@ -34,12 +34,6 @@ def test_a_folder(cli, files):
     assert "\x1b[32mright\x1b[0m        kernels/" in cli(f"{FOLDERS} --color always").out
 
 
-def test_one_file(cli, files):
-    done = cli("judge kernels/square--a.py --against references/square.py --precision bfloat16").fine()
-    assert done.out.startswith("right        kernels/square--a.py  (bfloat16, ")
-    assert len(done.lines) == 1
-
-
 def test_json(cli, files):
     done = cli(f"{FOLDERS} --json")
     assert done.code == 1

@@ -131,8 +131,6 @@ def test_a_prediction_is_judged(cli, tmp_path):
 def test_bad_input(cli):
     cli("lessons --predict 1 2").refused("--predict: expected the number of a lesson, got none")
     cli("lessons 1 --predict 3 dx").refused("--predict: expected a question of lesson 1 from 1 to 2, got '3'")
-    cli("lessons 1 --predict x dx").refused("from 1 to 2, got 'x'")
-    cli("lessons 1 --predict 1 dx").refused("--predict: expected a shape such as (2, 3), got 'dx'")
     cli("lessons 1 --predict 1", "1" * 5000).refused("--predict: expected a shape such as (2, 3), got '1111", "1…'")
     cli("lessons 1 --predict 1 2 --done").refused("--predict: expected no --done beside it")
     cli("lessons 9").refused("expected a number from 1 to 8, got 9", "npformer lessons")

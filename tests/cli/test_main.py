@@ -1,6 +1,5 @@
 """The command line as a whole: help, version, unknown words, and an exit code for every way to end."""
 
-import os
 import re
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from npformer.cli import doctor
 from npformer.cli.decode import BATCH_SIZE
 from npformer.cli.main import COMMANDS
 from npformer.errors import Interrupted, NpformerError
-from npformer.training import memory
 
 NAMES = [module.__name__.rpartition(".")[2] for module in COMMANDS]
 
@@ -66,7 +64,7 @@ def test_each_part_of_the_museum_has_its_own_help(part, cli):
     assert ("--picture" in done.out, "--sample" in done.out) == (part == "show", part == "mutants")
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("columns", [60, 120])
 def test_help_fits_the_terminal(columns, cli, monkeypatch):
     """All but a few commands, which are not broken, so that they can be copied."""
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -97,7 +95,6 @@ def test_colour_before_or_behind_the_command(words, coloured, cli):
 def test_unknown_flags_name_the_nearest(name, cli):
     line = f"{name} {REQUIRED.get(name, '')}"
     cli(f"{line} --jsn").refused("unknown argument '--jsn'; did you mean --json?", f"usage: npformer {name}")
-    cli(f"{line} --jsn=1").refused("unknown argument '--jsn=1'; did you mean --json?")
     cli(f"{line} --zzzzz").refused("unknown argument '--zzzzz'; the options are --help, --json")
 
 
@@ -127,23 +124,6 @@ def test_a_programming_error_is_not_hidden(cli, monkeypatch):
     monkeypatch.setattr(doctor, "examine", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli("doctor")
-
-
-def test_a_model_too_large_for_the_memory(cli, tmp_path, monkeypatch):
-    """On a system that does not tell how much it has."""
-    monkeypatch.setattr(memory, "host_memory", lambda: float("inf"))
-    done = cli("train copy --set d_model=1048576 --set num_heads=1")
-    assert done.code == 1
-    assert "npformer: not enough memory: Unable to allocate" in done.err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_output_that_nobody_reads_ends_the_command_quietly(shell):
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = shell("doctor", capture_output=False, stdout=writing, stderr=subprocess.PIPE)
-    os.close(writing)
-    assert (done.code, done.err) == (141, "")
 
 
 def test_an_output_closed_in_the_middle_ends_the_command_quietly(trained, environment):

@@ -103,9 +103,3 @@ def test_the_command_to_try_can_be_pasted(cli, tmp_path, task, text, prompt):
     assert (program, words[:2]) == ("npformer", ["decode", "it's a\nrun"])
     assert re.fullmatch(prompt, words[-1])
     cli(*words, "--max-len", "3").quiet() if task == "lm" else cli(*words).quiet()
-
-
-def test_a_folder_is_quoted_where_a_run_has_made_its_steps(cli, train_small):
-    few = {"steps": 2, "save_every": 2, "eval_every": 2, "log_every": 2, "final_examples": 5}
-    train_small("copy --out", "my run", **few).fine()
-    cli("train --resume", "my run").warns("npformer train --resume 'my run' --set steps=4")

@@ -51,7 +51,6 @@ def of_a_pair():
 @pytest.mark.parametrize(
     ("name", "type_"),
     [
-        ("classifier", "Encoder"),
         ("EncoderLayer: post, relu", "EncoderLayer"),
         ("own.py", "EncoderLayer"),
         ("own.py:of_a_pair", "relu"),
@@ -67,7 +66,6 @@ def test_whatever_explain_takes_and_pairs_of_a_file(cli, tmp_path, name, type_):
 def test_a_run_is_held_to_an_answer_with_padding(cli, trained):
     document = cli(f"trace {trained} --text bad --answer dab --text a --answer a --json").document
     assert document["tokens"]["source"] == [["b", "a", "d", "[EOS]"], ["a", "[EOS]", "[PAD]", "[PAD]"]]
-    assert document["tokens"]["target_out"] == [["d", "a", "b", "[EOS]"], ["a", "[EOS]", "[PAD]", "[PAD]"]]
     assert document["title"] == "reverse: bad → dab, a → a"
     model, tokenizer, *_ = read_trained(RunDirectory.open(trained), "numpy")
     trace = Trace.from_json(json.dumps(document))
@@ -89,7 +87,6 @@ def test_a_run_is_held_to_its_own_answer(cli, trained):
 def test_refused_targets(cli, trained, tmp_path):
     cli("trace layer_nrm").refused("expected an operation, the folder of a run", "did you mean layer_norm?")
     cli("trace zzz").refused("got 'zzz'; npformer explain --list names operations and small models")
-    cli("trace runs/nowhere --text bot").refused("got 'runs/nowhere'; there is no such folder")
     (tmp_path / "own.py").write_text(OWN)
     cli("trace own.py:with_limit").refused("options of the forward under names that npf.trace has not", "got limit")
     for option in ("--text bot", "--answer bot", "--best"):
@@ -97,21 +94,8 @@ def test_refused_targets(cli, trained, tmp_path):
     cli("trace", tmp_path, "--text", "bot").refused("expected the folder of a run", "a folder without config.toml")
     cli(f"trace {trained}").refused("--text: expected what the model", "try --text TEXT")
     cli(f"trace {trained} --text ab --answer a --answer b").refused("--answer: expected one for each of 1")
-    cli(f"trace {trained} --text ''").refused("--text 1: expected at least one character")
     cli(f"trace {trained} --text a --answer ''").refused("--answer 1: expected at least one character")
-    cli(f"trace {trained} --text 'ä'").refused("--text 1", "ä")
-    cli(f"trace {trained} --text a --answer 'ä'").refused("ä")
     cli("trace relu --limit 0").refused("--limit: expected a number of megabytes above 0")
-
-
-def test_a_trace_that_is_too_large(cli, trained):
-    cli(f"trace {trained} --text bad --limit 0.01 --out t.json").refused(
-        "trace: expected at most 0.01 MB of numbers, got 0.", "parameters alone; make the model smaller", "--limit"
-    )
-    cli("trace relu --html page.html --limit 0.05").refused(
-        "--limit: expected a page of at most 0.05 MB, got 0.", "name fewer bugs", "or raise it"
-    )
-    assert os.listdir() == []
 
 
 def test_places_that_cannot_be_written(cli, tmp_path, monkeypatch):
@@ -124,7 +108,7 @@ def test_places_that_cannot_be_written(cli, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["mine.json"]
 
 
-@pytest.mark.parametrize("line", ["trace relu --out t.json", "trace relu --html t.html", "explain relu --html t.html"])
+@pytest.mark.parametrize("line", ["trace relu --out t.json", "explain relu --html t.html"])
 def test_a_disk_that_is_full(cli, tmp_path, monkeypatch, line):
     monkeypatch.setattr("npformer.io.output_files.write_atomically", failing())
     cli(line).refused(f"{line.split()[2]}: expected to write '{line.split()[3]}', got: the disk is full")

@@ -16,7 +16,7 @@ PAIRS = "".join(f"{n}\t{n * 7}\n" for n in range(100, 160))
 LAST_LINES = r"held-out loss \d+\.\d{4}, token accuracy \d+\.\d %\nheld-out exact match \d+\.\d % \(%d sequences\)\n"
 
 
-@pytest.mark.parametrize("task", ["copy", "reverse", "sort", "pairs"])
+@pytest.mark.parametrize("task", ["copy", "pairs"])
 def test_every_task_trains_and_leaves_a_run(task, train_small, tmp_path):
     (tmp_path / "own.tsv").write_text(PAIRS)
     done = train_small("pairs --data own.tsv" if task == "pairs" else task).fine()
@@ -68,17 +68,6 @@ def test_a_measure_of_nan_is_null_in_json(train_small, monkeypatch):
     assert (document["loss"], document["token_accuracy"]) == (1.0, None)
 
 
-def test_what_to_try_next_can_be_pasted(train_small, cli, tmp_path):
-    import shlex
-
-    (tmp_path / "own.tsv").write_text("".join(f'it\'s ${n} "now"\t{n}\n' for n in range(60)))
-    done = train_small("pairs --data own.tsv --out 'two words'", steps=5)
-    command = shlex.split(done.out.partition("try: npformer ")[2])
-    assert command[:2] == ["decode", "two words"]
-    assert re.fullmatch(r"it's \$\d+ \"now\"", command[2])
-    cli(*command).fine()
-
-
 def test_nothing_is_ever_overwritten(train_small, trained, unchanged):
     with unchanged(trained):
         train_small(f"reverse --out {trained}").refused(str(trained), "Nothing is ever overwritten", "--resume")
@@ -106,41 +95,12 @@ def test_set_overrides_the_file_and_the_short_flag_overrides_set(cli, trained, t
     assert options["model"]["dropout"] == 0.2
 
 
-def test_a_log_has_whole_lines_and_no_bar(train_small):
-    err = train_small("copy").err
-    assert "\r" not in err
-    lines = err.splitlines()
-    assert re.fullmatch(r"training copy with .*: 5,933 parameters, steps 0 to 30 of 8 sequences", lines[0])
-    assert re.fullmatch(r"step  1/30  loss \d\.\d{4}  rate \d\.\d\de-\d\d  [\d,]+ tokens/s", lines[2])
-    assert re.fullmatch(r"step 15/30  held-out: loss \d\.\d{4}, tokens \d+\.\d %, exact match \d+\.\d %", lines[5])
-    assert re.fullmatch(r"step 30/30  after \d+:\d\d", lines[-1])
-    assert len(lines) == 2 + 6 + 2 + 1
-
-
-@pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
-def test_a_run_that_diverges_fails_and_says_what_to_try(train_small, tmp_path):
-    done = train_small("copy --out run", learning_rate=1e30, schedule="constant", clip_norm="none", norm_order="pre")
-    assert (done.code, done.out) == (1, "")
-    done.warns(
-        "npformer: step 7: expected a finite loss, got nan: training has diverged",
-        "there is no checkpoint. Start a new run with a learning_rate below 1e+30",
-    )
-    assert metrics.read(tmp_path / "run" / "metrics.jsonl")[-1]["step"] == 7
-
-
-@pytest.mark.parametrize(
-    ("words", "title"),
-    [
-        ("copy --out 'my $run'", "copy · run my $run"),
-        ("pairs --data own.tsv", "pairs of own.tsv · run pairs-001"),
-    ],
-)
-def test_pictures_name_the_task_and_the_run(train_small, tmp_path, monkeypatch, words, title):
-    drawn = {}
+def test_pictures_name_the_task_and_the_run(train_small, tmp_path, monkeypatch):
+    drawn, title = {}, "pairs of own.tsv · run my $run"
     for name in ("draw_curves", "draw_attention"):
         monkeypatch.setattr(train, name, lambda *args, name=name: drawn.update({name: args}))
     (tmp_path / "own.tsv").write_text(PAIRS)
-    train_small(words, steps=5, warmup_steps=3, clip_norm=0.5).fine()
+    train_small("pairs --data own.tsv --out 'my $run'", steps=5, warmup_steps=3, clip_norm=0.5).fine()
     metrics_drawn, path, *rest = drawn["draw_curves"]
     assert metrics_drawn == metrics.read(path.with_name("metrics.jsonl"))
     assert rest == [title, 3, 0.5]

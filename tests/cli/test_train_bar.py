@@ -40,8 +40,3 @@ def test_a_bar_on_a_terminal(small, environment, tmp_path):
     assert max(map(len, bars)) < 60
     assert "\r" not in out
     assert "held-out exact match" in out
-    text, _ = shown_at(
-        60, ["train", "copy", *small(steps=4, kernels="numpy")], environment | {"TERM": "dumb"}, tmp_path
-    )
-    assert "\r" not in text.replace("\r\n", "\n"), "a dumb terminal gets the lines of a log"
-    assert "█" not in text

@@ -1,9 +1,6 @@
 """npformer train --from: a run starts with another's weights; what does not fit is refused before anything is made."""
 
-import os
 import shutil
-import stat
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +8,7 @@ import npformer as npf
 from npformer.cli.main import main
 from npformer.run import RunDirectory, metrics
 from npformer.run.checkpoint import latest_checkpoint, load_checkpoint
-from npformer.run.model_arrays import model_arrays, model_arrays_of
+from npformer.run.model_arrays import model_arrays_of
 from npformer.run.model_file import load_trained
 from npformer.run.trained import load_latest
 from tests.cli.conftest import TINY, argv, assignments, options_of
@@ -95,8 +92,7 @@ def test_it_trains_resumes_without_its_source_reports_and_decodes(start, cli, tm
     cli("decode parts ä7").quiet()
     assert options_of(tmp_path / "parts")["run"]["init_from"].endswith("source/checkpoints/step-00000004")
     cli("train --config parts/config.toml").refused("source: expected the folder of a run", "found nothing")
-    page = (tmp_path / "parts" / "report.html").read_text()
-    assert "--from" in page
+    assert "--from" in (tmp_path / "parts" / "report.html").read_text()
 
 
 def test_a_files_model_and_a_named_checkpoint_are_sources_too(start, sources, tmp_path):
@@ -126,9 +122,6 @@ MISTAKES = {
     "a run without a checkpoint": (
         "pairs --data new.tsv --from bare", "expected at least one checkpoint, found none; train it first",
     ),
-    "a checkpoint that is not there": (
-        "pairs --data new.tsv --from {of}/pairs/checkpoints/step-00000077", "step-00000077, found nothing",
-    ),
     "a run of another kind of task": (
         "lm --data old.txt --from {of}/pairs", "expected a model for the task lm, got one for another kind of task",
         "such as copy, reverse, sort, pairs", "start from a run of lm",
@@ -136,24 +129,16 @@ MISTAKES = {
     "a run with another tokenizer": (
         "scan --from {of}/pairs", "whose tokenizer is Words, as the data's, got one with Characters",
     ),
-    "words for a model of characters": (
-        "lm --data old.txt --from {of}/lm --set tokenizer=words", "whose tokenizer is SpelledWords",
-    ),
     "another model": (
         "pairs --data new.tsv --from {of}/pairs --set d_model=32", "model.d_model: expected 8, as --from ",
     ),
     "another dtype": ("pairs --data new.tsv --from {of}/pairs --set dtype=float64", "run.dtype: expected float32"),
-    "no data": ("pairs --from {of}/pairs", "expected a TSV file of source<TAB>target lines", "got none"),
     "a file without a tokenizer": (
         "pairs --data new.tsv --from bare.safetensors", "expected a model with its tokenizer, found none",
         "npf.save(model, path, tokenizer=tokenizer)",
     ),
     "a file that is no model": ("pairs --data new.tsv --from new.tsv", "new.tsv: expected a whole safetensors file"),
-    "no task": ("--data new.tsv --from {of}/pairs", "task: expected one of", "got none"),
     "both --from and --resume": ("--resume {of}/pairs --from {of}/pairs", "--resume: expected no other options"),
-    "no step, and no weights": ("reverse --set steps=0", "training.steps: expected an integer >= 1, got 0"),
-    "a sink that does not exist": ("reverse --log-to tensorbord", "expected some of csv, tensorboard", "did you mean"),
-    "patience of none": ("reverse --set patience=0", "training.patience: expected an integer >= 1, got 0"),
 }  # fmt: skip
 
 
@@ -179,9 +164,7 @@ def test_a_mistake_is_one_message_and_nothing_is_written(mistake, cli, sources, 
     ("line", "words"),
     [
         ("decode bare.safetensors a1", ("found none in the file", "or give the folder of a run")),
-        ("decode nowhere.safetensors a1", ("expected the folder of a run", "found nothing")),
         ("decode {of}/pairs.safetensors a1 --best", ("best: expected the folder of a run, which has checkpoints",)),
-        ("decode {of}/old.tsv a1", ("expected a whole safetensors file",)),
     ],
 )
 def test_what_decode_cannot_take(line, words, cli, sources, tmp_path):
@@ -189,14 +172,6 @@ def test_what_decode_cannot_take(line, words, cli, sources, tmp_path):
     model.tokenizer = None
     npf.save(model, tmp_path / "bare.safetensors")
     cli(line.format(of=sources)).refused(*words)
-
-
-def test_a_folder_that_cannot_be_written(start, sources, tmp_path, unchanged):
-    if os.geteuid() == 0:
-        pytest.skip("root writes anywhere")
-    (tmp_path / "closed").mkdir()
-    (tmp_path / "closed").chmod(stat.S_IRUSR | stat.S_IXUSR)
-    start("pairs --data new.tsv --from {of}/pairs --out closed/run").refused("closed/run: expected to write there")
 
 
 def test_a_source_with_too_few_positions_is_refused(cli, start, tmp_path):
@@ -207,6 +182,3 @@ def test_a_source_with_too_few_positions_is_refused(cli, start, tmp_path):
     start("pairs --data long.tsv --from source").refused(
         "expected sequences of at most 4 tokens, the positions that it has learned, got one of 33", "shorten the data"
     )
-    start("pairs --data short.tsv --from source --out same", steps=0).fine()
-    for name, array in model_arrays(npf.load(Path("source"))).items():
-        assert array.tobytes() == model_arrays(npf.load(Path("same")))[name].tobytes()

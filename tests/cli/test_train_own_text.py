@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import shutil
 
 import pytest
 
@@ -66,22 +65,11 @@ def test_bad_files_and_options_are_told_and_leave_nothing(cli, tmp_path, text, o
     assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"]
 
 
-def test_another_task_takes_no_text(cli, mine):
-    cli(f"train mlm --data {mine}").refused("data.file: expected none for the task mlm", "of your own: pairs, lm")
-
-
-@pytest.fixture(params=["characters", "words"])
-def run(cli, mine, tmp_path, request):
-    options = words(tokenizer=request.param, save_every=2, dropout=0.1, log_every=1)
+@pytest.fixture
+def run(cli, mine, tmp_path):
+    options = words(save_every=2, dropout=0.1, log_every=1)
     cli("train lm --data mine.txt --out run", *options).fine()
     return tmp_path / "run"
-
-
-def test_a_run_on_a_text_resumes_to_the_bit(run, resume, tmp_path, same_run):
-    whole = shutil.copytree(run, tmp_path / "whole")
-    shutil.rmtree(run / "checkpoints" / "step-00000004")
-    resume().fine()
-    same_run(whole, run)
 
 
 def test_the_run_notes_where_its_text_came_from(run, mine):
