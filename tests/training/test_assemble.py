@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from npformer.data import PairsTask, SequenceTask
+from npformer.data import SequenceTask
 from npformer.errors import ConfigError, OutputError
 from npformer.optim import Adam, AdamW, Noam
 from npformer.run import RunDirectory, trained
@@ -74,13 +74,6 @@ def test_the_seed_decides_parameters_and_batches():
     assert one.task.held_out(5) != other.task.held_out(5)
 
 
-def test_pairs_come_from_their_file(pairs):
-    parts = assemble(small_sections(run={"task": "pairs"}, data={"file": str(pairs), "held_out_fraction": 0.5}))
-    assert isinstance(parts.task, PairsTask)
-    assert parts.identity == {"task": "pairs", "digest": parts.task.digest, "bytes": pairs.stat().st_size}
-    assert parts.task.train_size < 40
-
-
 def test_a_run_that_cannot_be_written(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "write_atomically", failing())
     with pytest.raises(OutputError, match=r"vocabulary.txt: expected to write it, got: the disk is full; make room"):
@@ -93,11 +86,6 @@ def test_a_new_run_s_files_and_their_names_are_durable(tmp_path, is_durable):
     save_checkpoint(run.checkpoints, 1, {}, {}, None)
     for path in (run.config_path, run.vocabulary_path, run.path, run.checkpoints):
         assert is_durable(path), path
-
-
-def test_the_run_s_folder_is_durable_with_its_first_checkpoint(tmp_path, is_durable):
-    save_checkpoint(tmp_path / "checkpoints", 1, {}, {}, None)
-    assert is_durable(tmp_path)
 
 
 def test_a_list_of_classes_that_lost_one_is_named(tmp_path):

@@ -5,10 +5,8 @@ from dataclasses import fields, replace
 import pytest
 
 from npformer.backend import Ops, Pair, get_backend
-from npformer.backend.numpy.blas_threads import blas_threads
 from npformer.errors import ConfigError
 from npformer.io import seconds
-from npformer.models.presets import PRESETS
 from npformer.training import bench
 from npformer.training.bench import BETWEEN, Budget, profile_step, time_steps
 from tests.training.runs import PRESET
@@ -48,14 +46,6 @@ def by_part(profile):
     return {(row.op, row.direction): row for row in profile.rows}
 
 
-def test_the_parts_add_up_to_a_step(alone):
-    profile = profile_step(PRESETS["tiny"], alone, 0.1, Budget(steps=4))
-    assert sum(row.seconds for row in profile.rows) == pytest.approx(profile.seconds)
-    assert sum(row.share for row in profile.rows) == pytest.approx(1)
-    assert profile.steps == 2  # the quicker half
-    assert [row.seconds for row in profile.rows] == sorted((row.seconds for row in profile.rows), reverse=True)
-
-
 def test_what_each_part_takes(alone, clock, monkeypatch):
     """A forward one second, a backward two, an update three; from the third step on four seconds more."""
     steps, names = [], [field.name for field in fields(Ops)]
@@ -84,20 +74,6 @@ def test_calls_of_a_step(alone):
     for op, number in calls.items():
         assert (rows[op, "forward"].calls, rows[op, "backward"].calls) == (number, number)
     assert rows["adam", "update"].calls == rows[BETWEEN].calls == 1
-
-
-def test_a_profile_has_one_blas_thread_and_gives_the_others_back(alone):
-    seen, before = [], blas_threads()
-    pair = alone.ops.linear
-
-    def looking(*inputs):
-        seen.append(blas_threads())
-        return pair.forward(*inputs)
-
-    watched = with_ops(alone, linear=Pair(looking, pair.backward))
-    profile_step(PRESET, watched, 0.1, Budget(steps=1))
-    assert set(seen) <= {1, None}
-    assert blas_threads() == before
 
 
 def test_threads_whose_times_overlap_are_refused():

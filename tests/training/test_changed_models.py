@@ -2,7 +2,6 @@
 
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -10,9 +9,8 @@ import pytest
 from npformer.backend import Arena, Pair, get_backend
 from npformer.check import gradcheck
 from npformer.errors import ConfigError
-from npformer.layers import INFERENCE, BatchNorm, FeedForward, Layer, Linear, Local
-from npformer.layers.parameter import Buffer
-from npformer.models import Decoder, DecoderConfig, Transformer, TransformerConfig
+from npformer.layers import INFERENCE, FeedForward, Layer, Linear, Local
+from npformer.models import Decoder, DecoderConfig
 from npformer.optim import Adam
 from npformer.training import TrainStep
 from tests.outputs import unchanged
@@ -53,40 +51,13 @@ def test_a_replaced_layer_is_refused_until_it_is_packed(numpy64):
     assert np.all(model.generator.weight.data != before)
 
 
-def test_one_that_is_frozen_may_be_anything(numpy64):
-    model = decoder(numpy64)
-    step = new_step(model)
-    model.arena.configure("embedding", trainable=False)
-    model.embedding.weight.data = model.embedding.weight.data * 2
-    step(IDS, IDS)
-    model.arena.configure("embedding", trainable=True)
-    with pytest.raises(ConfigError, match=r"^embedding\.weight: expected"):
-        step(IDS, IDS)
-
-
-def test_a_batch_norm_put_in_by_hand_learns_what_it_sees(backend):
-    config = TransformerConfig(9, 9, num_encoder_layers=1, num_decoder_layers=1, **SIZES)
-    model = Transformer(config, backend=backend)
-    norm = BatchNorm(8, backend=backend)
-    model.encoder.layers[0].norm1 = norm
-    step = new_step(packed(model))
-    for _ in range(3):
-        step(IDS, IDS, IDS)
-    assert np.all(norm.running_mean.data != 0)
-    assert np.all(norm.running_variance.data != 1)
-
-
 class Nested(Layer):
     """Two maps, one after the other, kept where a reader of attributes might not look; halved if there is a note."""
 
     def __init__(self, on, kind):
         super().__init__(on)
         first, second = (Linear(8, 8, backend=on, seed=seed) for seed in (1, 2))
-        self.parts = {
-            "tuple": (first, second),
-            "dict": {"first": first, "second": second},
-            "lists": [[first], [second]],
-        }[kind]
+        self.parts = {"dict": {"first": first, "second": second}, "lists": [[first], [second]]}[kind]
         self.notes = {}
 
     def maps(self):
@@ -112,7 +83,7 @@ def nested_decoder(on, kind):
     return packed(model)
 
 
-NAMES = {"tuple": ("0", "1"), "dict": ("first", "second"), "lists": ("0.0", "1.0")}
+NAMES = {"dict": ("first", "second"), "lists": ("0.0", "1.0")}
 
 
 @pytest.mark.parametrize("kind", NAMES)
@@ -134,14 +105,12 @@ def test_layers_in_containers_are_found_checked_and_trained(kind, backend):
     np.testing.assert_allclose(*values, rtol=0, atol=1e-9)
 
 
-def half(self, x, *, context=INFERENCE):
-    """A feed-forward's output, halved; its backward stays as it is."""
-    y, cache = FeedForward.forward(self, x, context=context)
-    return y / 2, cache
-
-
 class Halved(FeedForward):
-    forward = half
+    """Its output is halved; its backward stays as it is."""
+
+    def forward(self, x, *, context=INFERENCE):
+        y, cache = super().forward(x, context=context)
+        return y / 2, cache
 
 
 def with_half_maps(on):
@@ -155,7 +124,7 @@ def with_half_maps(on):
 def change(model, statement):
     """Run it; layer is the model's first one, inner its feed-forward."""
     layer = model.decoder.layers[0]
-    known = (FeedForward, Halved, Linear, Local, half, partial, replace, with_half_maps)
+    known = (Halved, Linear, Local, replace, with_half_maps)
     places = {"np": np, "model": model, "layer": layer, "inner": layer.feed_forward}
     exec(statement, {each.__name__: each for each in known} | places)
 
@@ -165,18 +134,14 @@ OBEYED = {
     "model.dropout.rate = 0.6": "",
     "inner.dropout = 0.0": "",
     "layer.norm1.eps = 0.5": "",
-    "inner.activation = 'gelu'": "",
     "model.config = replace(model.config, pad_id=3)": "",
     "model.decoder.layers = model.decoder.layers[::-1]": "",
-    "model.decoder.layers = (layer, layer)": "",
     "model.decoder.layers = (layer,)": "",
     "layer.self_attention.mechanism = Local(window=1)": "",
-    "inner.forward = partial(half, inner)": "",
     "inner.__class__ = Halved": "",
     "for each in model.all_layers(): each.backend = with_half_maps(model.backend)": "",
     "inner.parts = inner.parts[::-1]": "lists",
-    "inner.parts = dict(reversed(inner.parts.items()))": "dict",
-    "inner.notes = {'new': True}": "tuple",
+    "inner.notes = {'new': True}": "dict",
 }
 
 
@@ -205,12 +170,10 @@ def test_a_change_between_steps_is_obeyed(statement, backend):
 
 #: What is done to a model, whose parameters are then not all in its arena, and what is said to that.
 REFUSED = {
-    "model.generator.weight.data = np.zeros((8, 9))": ("tuple", r"^generator\.weight: expected data and grad in model"),
-    "model.generator.weight.grad = np.zeros((8, 9))": ("tuple", r"^generator\.weight: expected data and grad in model"),
-    "layer.extra = Linear(8, 8, backend=model.backend)": ("tuple", r"0\.extra\.weight, .*: expected"),
-    "inner.parts = (*inner.parts, Linear(8, 8, backend=model.backend))": ("tuple", r"parts\.2\.weight, .*: expected"),
+    "model.generator.weight.data = np.zeros((8, 9))": ("lists", r"^generator\.weight: expected data and grad in model"),
+    "layer.extra = Linear(8, 8, backend=model.backend)": ("lists", r"0\.extra\.weight, .*: expected"),
     "inner.parts = [*inner.parts, [Linear(8, 8, backend=model.backend)]]": ("lists", r"2\.0\.weight, .*: expected"),
-    "inner.notes = {'new': Linear(8, 8, backend=model.backend)}": ("tuple", r"notes\.new\.weight, .*: expected"),
+    "inner.notes = {'new': Linear(8, 8, backend=model.backend)}": ("lists", r"notes\.new\.weight, .*: expected"),
 }
 
 
@@ -248,17 +211,12 @@ def test_without_a_bound_the_norm_is_measured_all_the_same(backend):
     assert np.isfinite(runs[1].grad_norm)
 
 
-@pytest.mark.parametrize("rate", [float("nan"), -1.0, float("inf"), None, "0.1"])
+@pytest.mark.parametrize("rate", [float("nan"), -1.0, float("inf"), "0.1"])
 def test_a_schedule_that_says_no_rate_is_refused(rate, numpy64):
     model = decoder(numpy64)
     step = new_step(model, schedule=lambda number: rate)
     with unchanged(model.arena), pytest.raises(ConfigError, match="schedule: expected a finite rate >= 0 for step 1"):
         step(IDS, IDS)
-
-
-def test_an_optimiser_of_a_model_is_one_of_its_arena(numpy64):
-    with pytest.raises(ConfigError, match=r"arena: expected a model's arena, as in Adam\(model\.arena\), got Decoder"):
-        Adam(decoder(numpy64))
 
 
 def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree():
@@ -276,15 +234,6 @@ def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree():
     assert np.array_equal(*values)
 
 
-def test_a_buffer_alone_lets_threads_share_a_batch():
-    model = decoder(get_backend("numpy", dtype="float64", kernels="plain", threads=2))
-    step = new_step(model)
-    assert step.runner.shards.count_for(1) == 2
-    model.generator.constant = Buffer("constant", np.ones(3))
-    step(IDS, IDS)
-    assert step.runner.shards.count_for(1) == 2
-
-
 def test_another_optimiser_and_its_rate_are_looked_at(numpy64):
     step = new_step(decoder(numpy64))
     step(IDS, IDS)
@@ -294,9 +243,3 @@ def test_another_optimiser_and_its_rate_are_looked_at(numpy64):
     step.optimizer = Adam(decoder(numpy64).arena)
     with pytest.raises(ConfigError, match=r"optimizer: expected one over model\.arena"):
         step(IDS, IDS)
-
-
-def test_a_schedule_may_be_a_formula_of_arrays(numpy64):
-    step = new_step(decoder(numpy64), schedule=lambda number: np.where(number < 10, 1e-3, 1e-4))
-    step(IDS, IDS)
-    assert step.learning_rate == 1e-3

@@ -8,7 +8,7 @@ import pytest
 from npformer.backend import Arena, get_backend
 from npformer.layers import Parameter
 from npformer.optim import clip_by_global_norm
-from npformer.training.layer_norms import layer_norms, norms_in, part_of
+from npformer.training.layer_norms import layer_norms, part_of
 
 
 @pytest.fixture
@@ -50,7 +50,3 @@ def test_gradients_that_are_zero_or_not_finite_have_norms(arena):
     assert set(layer_norms(arena, 0.0).values()) == {0.0}
     arena.grads[:4] = np.inf
     assert layer_norms(arena, math.inf)["encoder.layers.0.norm1"] == math.inf
-
-
-def test_a_line_of_metrics_gives_them_back():
-    assert norms_in({"step": 3, "kind": "gradient", "norm.a.b": 2.0}) == {"a.b": 2.0}

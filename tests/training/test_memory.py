@@ -3,7 +3,6 @@
 import tracemalloc
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from npformer.backend import workspace
@@ -21,12 +20,10 @@ MEASURED = {
     "wide inside": ("copy", {"d_ff": 512, "d_model": 8, "num_heads": 2, "norm_order": "post"}, {}),
     "wide outside": ("copy", {"d_ff": 8, "activation": "gelu", "positions": "learned"}, {"optimizer": "adamw"}),
     "recompute": ("copy", {"recompute": True, "num_decoder_layers": 4}, {}),
-    "recompute, flat": ("copy", {"recompute": True, "d_ff": 8, "d_model": 8, "num_heads": 2}, {}),
     "in parts": ("sort", {}, {"accumulate": 3}),
     "batch norm, linear": ("copy", {"norm": "batch", "attention": "linear", "positions": "none"}, {}),
     "local, tied": ("copy", {"attention": "local", "window": 2, "tie_embeddings": True}, {}),
     "one step": ("copy", {"d_model": 128, "d_ff": 1024}, {"steps": 1}),
-    "large model": ("copy", {"d_model": 256, "d_ff": 1024}, {"batch_size": 4}),
     "text": ("lm", {"num_layers": 1}, {"batch_size": 20}),
     "words": ("lm", {"num_layers": 1}, {"batch_size": 20}),
 }
@@ -92,40 +89,18 @@ def test_a_step_that_fits_exactly_is_let_through(monkeypatch, training):
     monkeypatch.setattr(memory, "host_memory", lambda: model + batch)
     assemble(sections)
     monkeypatch.setattr(memory, "host_memory", lambda: model + batch - 1)
-    text = (
-        r"^training\.batch_size: expected a step that fits into the memory, 0\.0 GB, got one that needs at least 0\.0 "
-        r"GB: 0\.0 GB for parameters, gradients and moments, 0\.0 GB for 50 sequences of \d+ tokens; at most 49 can "
-        r"fit; lower it, raise accumulate, or make the model smaller$"
-    )
-    with pytest.raises(ConfigError, match=text):
+    with pytest.raises(ConfigError, match=r"^training\.batch_size: .* for 50 sequences of \d+ tokens; at most 49 can"):
         assemble(sections)
 
 
 def test_nothing_large_is_made_before_it_is_refused(monkeypatch):
     monkeypatch.setattr(memory, "host_memory", lambda: 16e9)
-    for changes, text in (
-        (
-            {"training": {"batch_size": 2**31 - 1}},
-            "training.batch_size: expected a step that fits into the memory, 16.0",
-        ),
-        ({"model": {"d_model": 2**20}}, "tokens; lower it, raise accumulate, or make the model smaller"),
-    ):
+    for changes in ({"training": {"batch_size": 2**31 - 1}}, {"model": {"d_model": 2**20}}):
         tracemalloc.start()
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ConfigError, match=r"batch_size: expected a step that fits into the memory, 16\.0"):
             assemble(small_sections(**changes))
         assert tracemalloc.get_traced_memory()[1] < 1e8
         tracemalloc.stop()
-        assert text in str(caught.value)
-
-
-def test_more_rows_than_the_data_have_are_no_more(monkeypatch, tmp_path):
-    """A batch of a file's lines holds each line once at most."""
-    path = tmp_path / "pairs.tsv"
-    path.write_text("".join(f"{n}\t{n}\n" for n in range(100)))
-    monkeypatch.setattr(memory, "host_memory", lambda: 20e6)
-    run = {"device": "numpy", "task": "pairs"}
-    parts = assemble(small_sections(run=run, data={"file": str(path)}, training={"batch_size": 10**7, "steps": 3}))
-    assert np.isfinite(float(parts.step(*parts.task.batch(1, 10**7))))
 
 
 def test_a_device_s_own_memory_is_what_counts(monkeypatch):
@@ -168,7 +143,6 @@ SYSTEMS = [
     ({}, float("inf")),
     ({"/proc/meminfo": MEMINFO}, 5 * KILO**2),
     ({"/proc/meminfo": MEMINFO, "/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/memory.max": "max\n"}, 5 * KILO**2),
-    ({"/proc/meminfo": MEMINFO, "/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/memory.max": "5000\n"}, 5000 + KILO**2),
     ({"/proc/meminfo": MEMINFO, "/proc/self/cgroup": "1:cpu:/x\n0::/a/b\n", "/sys/fs/cgroup/a/memory.max": "7\n",
       "/sys/fs/cgroup/a/b/memory.max": "9\n", "/sys/fs/cgroup/x/memory.max": "1\n"}, 7 + KILO**2),
     ({"/proc/meminfo": MEMINFO, "/proc/self/cgroup": "4:cpu,memory:/\n",
@@ -180,8 +154,3 @@ SYSTEMS = [
 def test_the_memory_of_a_machine(files, expected, monkeypatch):
     monkeypatch.setattr(memory, "_text", lambda path: files.get(str(path), ""))
     assert host_memory() == expected
-
-
-def test_the_memory_of_this_machine(tmp_path):
-    assert host_memory() > 2**28
-    assert memory._text(tmp_path / "nothing") == ""

@@ -30,14 +30,6 @@ def test_as_few_pieces_as_possible_differ(expected, actual, made):
     assert spoken(aligned(expected, actual)) == made
 
 
-def test_both_texts_come_back_from_the_pieces():
-    expected, actual = "the cat sat on a mat", "a cart sits on the mat"
-    pieces = aligned(expected, actual)
-    assert "".join(piece.expected or "" for piece in pieces) == expected
-    assert "".join(piece.got or "" for piece in pieces) == actual
-    assert sum(not piece.is_right for piece in pieces) == 9
-
-
 def test_confusions_count_only_what_was_asked():
     made = [
         Prediction("x", (Piece("a", "b"), Piece("c", "c"), Piece("d", "d", asked=False)), ""),

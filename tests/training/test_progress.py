@@ -68,12 +68,6 @@ def test_every_line_of_a_log_stays_on_a_terminal():
     assert all(f"\r{line}\n" in shown for line in lines)
 
 
-def test_no_bar_without_a_step():
-    stream = Terminal()
-    Progress(5, 5, stream).close()
-    assert stream.getvalue() == ""
-
-
 def test_the_stream_is_stderr_as_it_is_at_the_time(capsys):
     Progress(5).say("hello")
     assert capsys.readouterr() == ("", "hello\n")
@@ -105,17 +99,6 @@ def test_a_reader_who_has_gone_is_noted_and_told_no_more(code):
     assert progress.reader_has_gone
     assert stream.tried == 1
     assert stream.getvalue() == "heard\n"
-
-
-def test_a_bar_whose_terminal_has_gone(monkeypatch):
-    stream = Closed(code=errno.EIO)
-    monkeypatch.setattr(stream, "isatty", lambda: True)
-    progress = Progress(5, stream=stream)
-    progress.advance()
-    progress.news(TRAIN)
-    progress.news(EVAL)
-    assert progress.reader_has_gone
-    progress.close()
 
 
 def test_other_errors_of_the_output_are_told():

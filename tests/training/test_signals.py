@@ -98,11 +98,9 @@ def update(held, done, before=0, within=0, after=0):
     [
         ({"before": 1}, ["gradients"]),
         ({"before": 2}, []),
-        ({"within": 1}, ["gradients", "update", "end"]),
         ({"within": 3}, ["gradients", "update", "end"]),
         ({"after": 1}, ["gradients", "update", "end"]),
         ({"after": 2}, ["gradients", "update"]),
-        ({"within": 1, "after": 1}, ["gradients", "update"]),
     ],
 )
 def test_a_first_one_is_held_until_nothing_is_half_done_and_a_second_outside_of_updates_is_not(presses, reached):
@@ -119,9 +117,3 @@ def test_a_handler_that_only_notes_is_told_each_time_and_nothing_is_left_out():
     held, done = HeldInterrupt(), []
     update(held, done, before=1, within=1)
     assert (done, len(told)) == (["gradients", "update", "end"], 2)
-
-
-def test_an_ignored_interrupt_is_not_held():
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with HeldInterrupt():
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

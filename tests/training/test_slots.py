@@ -2,7 +2,6 @@
 
 import json
 import threading
-from dataclasses import replace
 
 import pytest
 
@@ -10,7 +9,6 @@ from npformer.backend.numpy import NumpyDevice
 from npformer.errors import ConfigError
 from npformer.models import build_model
 from npformer.run.checkpoint import latest_checkpoint, load_checkpoint
-from npformer.run.options import TrainingOptions
 from npformer.training import Trainer, assemble, begin
 from npformer.training.begin import begun, continued
 from npformer.training.journal import Listeners
@@ -65,7 +63,7 @@ def test_a_run_on_several_ranks_is_that_of_one(task, kernels, sharded, tmp_path)
     ((weights, evaluation),) = run(tmp_path / "alone", None, options)
     expected = content(tmp_path / "alone")
     assert {line["kind"] for line in expected[0]} == {"run", "train", "gradient", "eval"}
-    for ranks in (2, 4, 8):
+    for ranks in (2, 8):
         place = tmp_path / str(ranks)
         assert run(place, ranks, options, sharded) == [(weights, evaluation)] * ranks
         assert content(place) == expected
@@ -122,13 +120,6 @@ def test_all_ranks_stop_after_the_same_step(tmp_path):
     assert latest_checkpoint(tmp_path / "run" / "checkpoints").name == "step-00000006"
 
 
-def test_slots_that_are_no_power_of_two_are_refused():
-    with pytest.raises(ConfigError, match=r"^training.slots: expected a power of two, got 6$"):
-        TrainingOptions(slots=6)
-    with pytest.raises(ConfigError, match=r"^training.slots: expected an integer >= 1, got 0$"):
-        TrainingOptions(slots=0)
-
-
 def test_more_ranks_than_slots_are_refused_by_all_before_anything_is_written(tmp_path):
     with pytest.raises(ConfigError, match="processes: expected a power of two that is at most the number of slots, 2"):
         run(tmp_path / "run", 4, sections(slots=2))
@@ -159,14 +150,12 @@ def test_two_ranks_on_one_gpu_are_refused_before_anything_is_written(tmp_path, m
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("what", ["step", "moment"])
-def test_other_checkpoints_are_refused(what, tmp_path, monkeypatch):
+def test_other_checkpoints_are_refused(tmp_path, monkeypatch):
     def other(folder):
         saved = load_checkpoint(latest_checkpoint(folder.checkpoints))
-        if threading.current_thread().name == "rank 0":
-            return saved
-        next(x for name, x in saved.arrays.items() if "second." in name)[0] += what == "moment"
-        return replace(saved, step=19) if what == "step" else saved
+        if threading.current_thread().name != "rank 0":
+            next(x for name, x in saved.arrays.items() if "second." in name)[0] += 1
+        return saved
 
     run(tmp_path / "run", None, sections(), train=killed_after(20))
     before = content(tmp_path / "run")
@@ -174,11 +163,3 @@ def test_other_checkpoints_are_refused(what, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="expected the same checkpoint in all of them, got 'step 20, SHA-256"):
         run(tmp_path / "run", 2, None)
     assert content(tmp_path / "run") == before
-
-
-def test_a_model_with_batch_norm_is_refused_before_anything_is_written(tmp_path):
-    options = sections()
-    options["model"] = options["model"] | {"norm": "batch"}
-    with pytest.raises(ConfigError, match="slots: expected 1 for a model with BatchNorm"):
-        run(tmp_path / "run", None, options)
-    assert not (tmp_path / "run").exists()

@@ -11,7 +11,7 @@ from npformer.backend import get_backend
 from npformer.errors import ConfigError, DTypeError, ShapeError, TokenError
 from npformer.functional import cross_entropy_backward, cross_entropy_forward
 from npformer.layers import RandomKey
-from npformer.layers.batch_norm import BatchNorm, statistics_in
+from npformer.layers.batch_norm import statistics_in
 from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig, build_model
 from npformer.optim import Adam, Noam
 from npformer.training import TrainStep
@@ -56,56 +56,19 @@ def by_hand(model, batch, key=None, smoothing=0.0):
 
 
 @EVERY_CASE
-@pytest.mark.parametrize(("accumulate", "threads"), [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (9, 1), (1, 2), (1, 3)])
+@pytest.mark.parametrize(("accumulate", "threads"), [(1, 1), (2, 1), (3, 1), (9, 1), (1, 2), (1, 3)])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
 def test_micro_batches_give_the_loss_and_gradient_of_the_whole(case, accumulate, threads, label_smoothing, kernels):
-    """And so do the threads that share a batch."""
-    batch = CASES[case][1]
-    alone, model = (build(get_backend("numpy", "float64", kernels=kernels, threads=n), case) for n in (1, threads))
-    expected_loss, expected = by_hand(alone, batch, smoothing=label_smoothing)
-    step = step_for(model, lr=0.0, accumulate=accumulate, label_smoothing=label_smoothing)
-    assert float(step(*batch)) == pytest.approx(expected_loss, rel=1e-13)
-    np.testing.assert_allclose(model.arena.grads, expected, rtol=0, atol=1e-12 * np.max(np.abs(expected)))
-
-
-@EVERY_CASE
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_single_token_that_counts_counts_whole(case, accumulate, numpy64):
+    """And so do the threads that share a batch, also where a single token counts."""
     *inputs, targets = CASES[case][1]
     one = np.zeros_like(targets)
     one[0, ...].flat[0] = 3
-    model = build(numpy64, case)
-    expected_loss, expected = by_hand(model, (*inputs, one))
-    step = step_for(model, lr=0.0, accumulate=accumulate)
-    assert float(step(*inputs, one)) == pytest.approx(expected_loss, rel=1e-13)
-    np.testing.assert_allclose(model.arena.grads, expected, rtol=0, atol=1e-12 * np.max(np.abs(expected)))
-
-
-def test_averaging_micro_batches_would_have_been_seen(numpy64):
-    """The batch above can tell the mean over tokens from the mean over micro-batches."""
-    model = build(numpy64)
-    whole_loss, whole = by_hand(model, BATCH)
-    parts = [by_hand(model, [ids[rows] for ids in BATCH]) for rows in (slice(0, 3), slice(3, 5))]
-    assert abs(np.mean([loss for loss, _ in parts]) - whole_loss) > 1e-3
-    assert np.max(np.abs(np.mean([gradient for _, gradient in parts], axis=0) - whole)) > 0.1 * np.max(np.abs(whole))
-
-
-@EVERY_CASE
-def test_dropout_follows_from_the_seed_and_the_step(case, numpy64):
-    model, mirror = (build(numpy64, case, dropout=0.2) for _ in range(2))
-    batch = CASES[case][1]
-    expected, gradient = by_hand(mirror, batch, RandomKey(4, 0), 0.1)
-    step = step_for(model, lr=0.0, seed=4, label_smoothing=0.1)
-    assert float(step(*batch)) == pytest.approx(expected, rel=1e-13)
-    np.testing.assert_allclose(model.arena.grads, gradient, rtol=0, atol=1e-13 * np.max(np.abs(gradient)))
-
-
-@EVERY_CASE
-def test_a_model_learns_one_batch_by_heart(case, any64):
-    step = step_for(build(any64, case, d_model=16))
-    losses = [step(*CASES[case][1]) for _ in range(150)]
-    assert float(losses[0]) > 1
-    assert float(losses[-1]) < 0.1
+    alone, model = (build(get_backend("numpy", "float64", kernels=kernels, threads=n), case) for n in (1, threads))
+    step = step_for(model, lr=0.0, accumulate=accumulate, label_smoothing=label_smoothing)
+    for batch in ((*inputs, targets), (*inputs, one)):
+        expected_loss, expected = by_hand(alone, batch, smoothing=label_smoothing)
+        assert float(step(*batch)) == pytest.approx(expected_loss, rel=1e-13)
+        np.testing.assert_allclose(model.arena.grads, expected, rtol=0, atol=1e-12 * np.max(np.abs(expected)))
 
 
 def test_steps_equal_forward_loss_backward_and_adam_by_hand(numpy64):
@@ -127,13 +90,6 @@ def test_steps_equal_forward_loss_backward_and_adam_by_hand(numpy64):
         p -= schedule(t) * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.98**t)) + 1e-3)
         assert step.step_number == t
         np.testing.assert_allclose(model.arena.values, p, rtol=1e-10, atol=1e-13)
-
-
-def test_without_clipping_no_norm_is_taken(numpy64):
-    step = step_for(build(numpy64))
-    step(*BATCH)
-    assert step.grad_norm is None
-    assert step.learning_rate == 0.01
 
 
 def run(backend, seed, monkeypatch):
@@ -167,17 +123,11 @@ def replaced(place, value):
 
 BAD = [
     ("transformer", replaced(0, SRC + 1), TokenError, "src[0, 4]: expected a token id with 0 <= id < 9, got 9"),
-    ("transformer", replaced(1, TGT_IN - 1), TokenError, "tgt_in[1, 2]: expected a token id with 0 <= id < 9, got -1"),
     ("transformer", replaced(2, TGT_OUT - 1), TokenError,
      "tgt_out[1, 2]: expected a token id with 0 <= id < 9, got -1"),
     ("transformer", replaced(2, TGT_OUT * 1.0), DTypeError, "tgt_out: expected integers (token ids), got float64"),
-    ("transformer", replaced(2, [[1, 2], [3]]), ShapeError,
-     "tgt_out: expected (B, T), rows of equal length, got rows that differ"),
-    ("transformer", replaced(0, SRC[0]), ShapeError, "src: expected (B, T), a batch of token ids, got (6,)"),
     ("transformer", replaced(2, TGT_OUT[:, 1:]), ShapeError,
      "src, tgt_in, tgt_out: expected (B, S), (B, T), (B, T), got (5, 6), (5, 6), (5, 5)"),
-    ("transformer", replaced(0, SRC[1:]), ShapeError,
-     "src, tgt_in, tgt_out: expected (B, S), (B, T), (B, T), got (4, 6), (5, 6), (5, 6)"),
     ("transformer", tuple(np.hstack([ids, ids]) for ids in BATCH), ShapeError,
      "x: expected at most 6 positions (max_seq_len), got 12"),
     ("sequence", (TOKENS, CLASSES + 1), TokenError, "targets[1]: expected a class with 0 <= id < 4, got 4"),
@@ -185,8 +135,6 @@ BAD = [
     ("sequence", (TOKENS, CLASSES[1:]), ShapeError, "tokens, targets: expected (B, T), (B,), got (5, 6), (4,)"),
     ("decoder", (TOKENS, NEXT[:, 1:]), ShapeError, "tokens, targets: expected (B, T), (B, T), got (5, 6), (5, 5)"),
     ("decoder", (TOKENS, NEXT, NEXT), ShapeError, "tokens, targets: expected 2 arrays, the targets last, got 3"),
-    ("masked", (TOKENS + 1, NEXT), TokenError, "tokens[0, 4]: expected a token id with 0 <= id < 9, got 9"),
-    ("tokens", (TOKENS, NEXT[0]), ShapeError, "targets: expected (B, T), a batch of token ids, got (6,)"),
 ]  # fmt: skip
 
 
@@ -211,7 +159,7 @@ def test_narrow_integers_train_as_wide_ones(numpy64):
     assert losses[0] == losses[1]
 
 
-@pytest.mark.parametrize(("accumulate", "threads"), [(1, 1), (2, 1), (1, 3)])
+@pytest.mark.parametrize(("accumulate", "threads"), [(2, 1), (1, 3)])
 def test_a_batch_of_padding_alone_has_loss_0_and_gradient_0(accumulate, threads, dtype, kernels):
     model = build(get_backend("numpy", dtype, kernels=kernels, threads=threads))
     step = step_for(model, accumulate=accumulate, clip_norm=1.0)
@@ -219,13 +167,6 @@ def test_a_batch_of_padding_alone_has_loss_0_and_gradient_0(accumulate, threads,
         assert float(step(*(np.zeros_like(ids) for ids in BATCH))) == 0
     assert float(step.grad_norm) == 0
     assert not model.arena.grads.any()
-
-
-def test_the_loss_is_a_fresh_array_each_time(numpy32):
-    step = step_for(build(numpy32))
-    first = step(*BATCH)
-    value = float(first)
-    assert float(step(*BATCH)) < value == float(first)
 
 
 def test_a_step_on_a_device_that_is_not_the_cpu(numpy64, strict64):
@@ -245,11 +186,8 @@ def test_a_step_on_a_device_that_is_not_the_cpu(numpy64, strict64):
     ("options", "text"),
     [
         ({"accumulate": 0}, "accumulate: expected an integer >= 1, got 0"),
-        ({"accumulate": 2.0}, "accumulate: expected an integer >= 1, got 2.0"),
         ({"seed": 1.5}, "seed: expected an integer >= 0, got 1.5"),
-        ({"seed": None}, "seed: expected an integer >= 0, got None"),
         ({"clip_norm": 0.0}, "clip_norm: expected a number > 0 or None, got 0.0"),
-        ({"clip_norm": float("nan")}, "clip_norm: expected a number > 0 or None, got nan"),
         ({"label_smoothing": 1.0}, "label_smoothing: expected 0 <= label_smoothing < 1, got 1.0"),
     ],
 )
@@ -281,15 +219,11 @@ def test_every_norm_remembers_what_it_saw_once(case, norm_order, any64):
     batch = CASES[case][1]
     _, cache = mirror.forward(*batch[:-1], key=RandomKey(4, 0))
     seen = list(statistics_in(cache))
-    norms = [layer for layer in mirror.all_layers() if isinstance(layer, BatchNorm)]
-    assert sorted(id(one.norm) for one in seen) == sorted(map(id, norms)), "each of them once"
     for one in seen:
         one.norm.remember(one)
     step_for(model, seed=4)(*batch)
     expect_the_same_memory(model, mirror)
     assert len(list(model.named_buffers())) == 2 * len(seen)
-    for name, buffer in model.named_buffers():
-        assert np.max(np.abs(buffer.data - (0 if name.endswith("mean") else 1))) > 1e-3, name
 
 
 @WITH_BATCH_NORM

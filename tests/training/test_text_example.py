@@ -45,18 +45,14 @@ def test_a_translation(trained):
     assert example.tokens["target_in"] == [["[BOS]", "c", "b", "a"], ["[BOS]", "d", "[PAD]", "[PAD]"]]
 
 
-@pytest.mark.parametrize("kind", ["translate", "classify", "tag", "masked", "causal"])
+@pytest.mark.parametrize("kind", ["translate", "tag", "masked"])
 def test_letters_that_the_vocabulary_lacks_are_refused_by_name(trained, kind):
     """Though it has [UNK]: no text of the training became that. An answer is a text, too."""
     many = "".join(map(chr, range(0x410, 0x41C)))
-    with pytest.raises(TokenError) as error:
+    text = r"of the 11 pieces .* got 'А' \(U\+0410\), 'Б' \(U\+0411\).* 'Й' \(U\+0419\) and 2 more in 'a"
+    with pytest.raises(TokenError, match=text):
         text_example(trained(kind), [f"a[MASK]{many}" if kind == "masked" else f"a{many}"])
-    assert (
-        "of the 11 pieces that the model has learned (the run's vocabulary.txt), got 'А' (U+0410), 'Б' (U+0411)"
-        in str(error.value)
-    )
-    assert "'Й' (U+0419) and 2 more in 'a" in str(error.value)
-    if kind in ("translate", "masked", "causal"):
+    if kind != "tag":
         with pytest.raises(TokenError, match=r"got 'é' \(U\+00E9\) in 'béc'"):
             text_example(trained(kind), ["a[MASK]c" if kind == "masked" else "abc"], ["béc"])
 
@@ -154,7 +150,3 @@ def test_an_output_that_never_ended_fits_learned_positions(numpy64, positions, r
     example = attention_example(model(numpy64, positions=positions), TEN, [Example("abcd", "abcd")], ["abcdefgh"])
     assert example.target == ["[BOS]", *read]
     assert example.title == "abcd → abcdefgh"
-
-
-def test_an_empty_output_is_an_output(numpy64):
-    assert attention_example(model(numpy64), TEN, [Example("ab", "ba")], [""]).target == ["[BOS]"]
