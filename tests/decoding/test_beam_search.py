@@ -1,6 +1,6 @@
 """Beam search against greedy decoding, against all possible texts, and against scores of whole texts."""
 
-import itertools
+from functools import cache
 
 import numpy as np
 import pytest
@@ -31,8 +31,8 @@ def test_a_beam_of_one_is_greedy_decoding(seed, transformer, any64):
         assert one[0].tokens.tolist() == cut(row)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-@pytest.mark.parametrize("beam", [2, 4, 7])
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+@pytest.mark.parametrize("beam", [2, 7])
 def test_scores_are_those_of_whole_texts(beam, alpha, transformer, log_probability, any64):
     model = transformer(any64, 2)
     model.generator.bias.data[2] += 3  # texts of many lengths
@@ -49,37 +49,17 @@ def test_scores_are_those_of_whole_texts(beam, alpha, transformer, log_probabili
     assert len(lengths) > 1
 
 
-def every_text(max_len):
-    """Of nine tokens, all that end with 2 or are of max_len."""
-    inner = [t for t in range(9) if t != 2]
-    ended = [[*text, 2] for n in range(max_len) for text in itertools.product(inner, repeat=n)]
-    return ended + [list(text) for text in itertools.product(inner, repeat=max_len)]
-
-
-def test_a_beam_wide_enough_finds_the_best_text_there_is(transformer, log_probability, numpy64):
-    model, texts = transformer(numpy64, 3), every_text(3)
-    best = beam_search(model, SRC[:1], 3, beam=len(texts), length_penalty=1.0)
-    for src, hypotheses in zip(SRC, best, strict=False):
-        scores = [log_probability(model, src, text) / penalty(len(text), 1.0) for text in texts]
-        assert abs(hypotheses[0].score - max(scores)) < 1e-10
-        assert hypotheses[0].tokens.tolist() == texts[int(np.argmax(scores))]
-
-
 def by_lists(model, log_probability, src, max_len, beam):
     """The rule of the search in plain words, each text scored anew; texts that ended, best first."""
-    under_way = [[]]
-    ended = []
-    path = []  # the greedy one
-    known = {}
+    under_way, ended, path = [()], [], ()  # the last is the greedy one
 
-    def score(model, src, text):
-        if tuple(text) not in known:
-            known[tuple(text)] = log_probability(model, src, text)
-        return known[tuple(text)]
+    @cache
+    def score(text):
+        return log_probability(model, src, text)
 
     while under_way:
-        texts = [[*text, token] for text in under_way for token in range(9)]
-        texts.sort(key=lambda text: -score(model, src, text))
+        texts = [(*text, token) for text in under_way for token in range(9)]
+        texts.sort(key=lambda text: -score(text))
         if path is not None:
             options = [text for text in texts if text[:-1] == path]
             path = options[0]
@@ -88,15 +68,15 @@ def by_lists(model, log_probability, src, max_len, beam):
         for text in list(under_way):
             if text[-1] == 2 or len(text) == max_len:
                 under_way.remove(text)
-                ended.append((score(model, src, text) / penalty(len(text)), text))
+                ended.append((score(text) / penalty(len(text)), text))
                 path = None if text == path else path
         best = max((s for s, _ in ended), default=-np.inf)
-        if all(score(model, src, text) / penalty(max_len) <= best for text in under_way):
+        if all(score(text) / penalty(max_len) <= best for text in under_way):
             break
-    return [text for _, text in sorted(ended, key=lambda one: -one[0])]
+    return [list(text) for _, text in sorted(ended, key=lambda one: -one[0])]
 
 
-@pytest.mark.parametrize(("seed", "beam"), [(0, 3), (2, 4), (3, 2), (4, 4)])
+@pytest.mark.parametrize(("seed", "beam"), [(0, 3), (2, 4), (3, 2)])
 def test_all_sources_together_are_searched_as_each_by_lists(seed, beam, transformer, log_probability, numpy64):
     model = transformer(numpy64, seed)
     model.generator.bias.data[2] += 0.5
@@ -104,7 +84,7 @@ def test_all_sources_together_are_searched_as_each_by_lists(seed, beam, transfor
         assert [one.tokens.tolist() for one in hypotheses] == by_lists(model, log_probability, src, 5, beam)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_best_score_is_at_least_the_score_of_greedy_decoding(seed, transformer, log_probability, numpy64):
     model = transformer(numpy64, seed)
     model.generator.weight.data[...] *= 3  # sharper, so that paths are lost

@@ -37,17 +37,9 @@ def test_the_likeliest_go_on_the_greedy_one_first(numpy64):
     assert greedy.tolist() == [0]
 
 
-def test_an_empty_slot_is_its_own_parent(numpy64):
-    log_p, room = np.array([[NOBODY, 0.0], [NOBODY, NOBODY]]), np.array([1, 2])
-    rows, tokens, total, greedy = choose(np.zeros((4, 5)), log_p, np.array([-1, -1]), room, 9, numpy64)
-    assert (rows.tolist(), tokens.tolist()) == ([[0, 1], [2, 3]], [[9, 0], [9, 9]])
-    assert (total > NOBODY).tolist() == [[False, True], [False, False]]
-    assert greedy.tolist() == [-1, -1]
-
-
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("w", "beam"), [(1, 1), (1, 4), (2, 4), (4, 4), (3, 7), (7, 7)])
-@pytest.mark.parametrize("vocab_size", [2, 5, 300])
+@pytest.mark.parametrize(("w", "beam"), [(1, 4), (2, 4), (7, 7)])
+@pytest.mark.parametrize("vocab_size", [2, 300])
 @pytest.mark.parametrize("spoilt", [None, np.nan, np.inf, -np.inf])
 def test_compiled_it_is_the_plain_choice(seed, w, beam, vocab_size, spoilt, compiled):
     logits, *others = beams(seed, 5, w, beam, vocab_size)
@@ -87,7 +79,7 @@ def test_logits_in_another_order_are_left_to_numpy(compiled):
 
 
 @pytest.mark.parametrize("name", ["numpy64", "strict64"])
-@pytest.mark.parametrize("vocab_size", [3, 9, 8 * PART, 8 * PART + 1, 20 * PART, 1000])
+@pytest.mark.parametrize("vocab_size", [3, 8 * PART, 8 * PART + 1, 1000])
 @pytest.mark.parametrize("levels", [1, 5, 10**6])
 def test_they_are_those_of_a_full_sort(levels, vocab_size, name, request):
     backend = request.getfixturevalue(name)

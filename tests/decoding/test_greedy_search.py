@@ -47,16 +47,6 @@ def test_a_batch_decodes_as_its_rows_alone_and_ends_row_by_row(build, numpy64):
         assert greedy(model, [row], max_len=7, eos_id=eos_id).tolist() == [alone]
 
 
-def test_decoding_stops_once_all_rows_have_ended(build, numpy64, monkeypatch):
-    model = build(numpy64)
-    model.generator.bias.data[2] += 100  # [EOS] at once
-    calls = []
-    step = model.step
-    monkeypatch.setattr(model, "step", lambda *args: calls.append(1) or step(*args))
-    assert greedy(model, SRC, max_len=30).tolist() == [[2]] * 4
-    assert len(calls) == 1
-
-
 def test_rows_that_have_ended_leave_once_they_are_half(build, numpy64, monkeypatch):
     model = build(numpy64)
     eos_id = ending(model, 7)
@@ -80,19 +70,3 @@ def test_learned_positions_may_end_before_max_len(build, numpy64):
     model.generator.bias.data[2] -= 200  # never
     with pytest.raises(ShapeError, match="max_seq_len"):
         greedy(model, SRC, max_len=30)
-
-
-@pytest.mark.parametrize("max_len", [1, 3])
-def test_no_row_is_longer_than_max_len(build, numpy64, max_len):
-    model = build(numpy64)
-    model.generator.bias.data[2] -= 100  # never [EOS]
-    rows = greedy(model, SRC, max_len=max_len)
-    assert rows.shape == (4, max_len)
-    assert rows.tolist() == [by_full_recomputation(model, row, max_len) for row in SRC]
-
-
-def test_the_begin_token_is_the_one_given(build, numpy64):
-    model = build(numpy64)
-    first = {bos: greedy(model, SRC, max_len=1, bos_id=bos)[:, 0].tolist() for bos in (1, 5)}
-    for bos, tokens in first.items():
-        assert tokens == np.argmax(model(SRC, [[bos]] * 4)[:, -1], axis=-1).tolist()

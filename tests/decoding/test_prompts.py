@@ -47,14 +47,6 @@ def test_logits_of_unequal_rows_are_those_of_each_alone(kind, decoder, any64):
         prompts = [[*prompt, int(token)] for prompt, token in zip(prompts, tokens, strict=True)]
 
 
-def test_a_prompt_that_fills_its_row_is_returned(decoder, numpy64):
-    model = decoder(numpy64)
-    assert greedy(model, PROMPTS[:1], 6).tolist() == PROMPTS[:1].tolist()
-    rows = greedy(model, PROMPTS, 6)
-    assert rows[0].tolist() == PROMPTS[0].tolist()
-    assert whole(rows[1])[:2] == [8, 6]
-
-
 def test_a_stop_function_ends_a_row(decoder, numpy64):
     model, seen = decoder(numpy64), []
 

@@ -16,13 +16,9 @@ P = np.array([[0.4, 0.1, 0.3, 0.2], [0.25, 0.25, 0.25, 0.25]])
         ({}, P),
         ({"temperature": 0.5}, P**2 / np.sum(P**2, axis=1, keepdims=True)),
         ({"top_k": 2}, [[4 / 7, 0, 3 / 7, 0], [0.5, 0.5, 0, 0]]),
-        ({"top_k": 9}, P),
         ({"top_p": 0.69}, [[4 / 7, 0, 3 / 7, 0], [1 / 3, 1 / 3, 1 / 3, 0]]),
-        ({"top_p": 0.71}, [[4 / 9, 0, 3 / 9, 2 / 9], [1 / 3, 1 / 3, 1 / 3, 0]]),
         ({"top_p": 0.5}, [[4 / 7, 0, 3 / 7, 0], [0.5, 0.5, 0, 0]]),  # two of four equals are exactly enough
         ({"top_p": 1e-9}, [[1, 0, 0, 0], [1, 0, 0, 0]]),
-        ({"top_p": 1}, P),
-        ({"top_k": 3, "top_p": 0.7}, [[4 / 7, 0, 3 / 7, 0], [1 / 3, 1 / 3, 1 / 3, 0]]),
         ({"top_k": 3, "top_p": 0.75}, [[4 / 7, 0, 3 / 7, 0], [1 / 3, 1 / 3, 1 / 3, 0]]),  # a share of what is left
         ({"temperature": 1e-310}, [[1, 0, 0, 0], [0.25] * 4]),
     ],
@@ -64,11 +60,6 @@ def test_a_row_draws_as_it_does_alone(transformer, decoder, numpy64):
             alone = sample(model, [[t for t in SRC[row] if t]], 12, top_p=0.9)
             assert whole(together[row]) == whole(alone[0])
         assert whole(sample(model, SRC[[2, 1]], 12, top_p=0.9)[0]) == whole(together[2])
-
-
-def test_copies_of_a_row_draw_differently(transformer, numpy64):
-    rows = sample(transformer(numpy64), np.repeat(SRC[:1], 8, axis=0), 12)
-    assert len({tuple(row) for row in rows.tolist()}) == 8
 
 
 def test_the_likeliest_token_alone_is_greedy_decoding(transformer, any64):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from npformer.errors import CheckpointError
 from npformer.run import RunDirectory, metrics
 from npformer.run.checkpoint import list_checkpoints
 from npformer.run.trained import load_latest
@@ -63,6 +64,16 @@ def test_a_resumed_run_has_the_patience_that_is_left(make):
     longer.restore(load_latest(longer.run))
     longer.train()
     assert end(longer) == (9, 9)
+
+
+@pytest.mark.parametrize("odd", [None, [1.0, "2"], [1.0, 2, 3]])
+def test_another_patience_in_a_checkpoint_is_refused(make, odd):
+    make().train()
+    trainer = make()
+    checkpoint = load_latest(trainer.run)
+    checkpoint.state["patience"] = odd
+    with pytest.raises(CheckpointError, match="expected patience as a run saves it, got another"):
+        trainer.restore(checkpoint)
 
 
 def found(exact_match=0.5, kind="translate", loss=1.0):

@@ -101,6 +101,17 @@ def test_a_reader_who_has_gone_is_noted_and_told_no_more(code):
     assert stream.getvalue() == "heard\n"
 
 
+def test_a_bar_whose_terminal_has_gone(monkeypatch):
+    stream = Closed(code=errno.EIO)
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    progress = Progress(5, stream=stream)
+    progress.advance()
+    progress.news(TRAIN)
+    progress.news(EVAL)
+    assert progress.reader_has_gone
+    progress.close()
+
+
 def test_other_errors_of_the_output_are_told():
     with pytest.raises(OSError, match="no reader"):
         Progress(5, stream=Closed(code=errno.ENOSPC)).say("x")

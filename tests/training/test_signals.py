@@ -117,3 +117,9 @@ def test_a_handler_that_only_notes_is_told_each_time_and_nothing_is_left_out():
     held, done = HeldInterrupt(), []
     update(held, done, before=1, within=1)
     assert (done, len(told)) == (["gradients", "update", "end"], 2)
+
+
+def test_an_ignored_interrupt_is_not_held():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with HeldInterrupt():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

@@ -120,6 +120,13 @@ def test_old_checkpoints_go_and_the_best_stays(make, monkeypatch):
 
 
 @pytest.mark.usefixtures("usual_signals")
+def test_a_signal_in_the_last_step_changes_nothing(make):
+    trainer = make(stop_at(6))
+    trainer.train()
+    assert saved(trainer) == [6]
+
+
+@pytest.mark.usefixtures("usual_signals")
 def test_a_stop_at_a_step_that_is_saved_keeps_its_score(make):
     trainer = make(stop_at(1), eval_every=1, save_every=1)
     with pytest.raises(Interrupted, match=r"^stopped at step 1 of 6; saved"):
@@ -149,7 +156,8 @@ def test_a_diverged_model_does_not_push_out_a_sound_checkpoint(make_spoiled, log
         trainer.train()
     assert saved(trainer) == [2]
     assert all(np.isfinite(array).all() for array in load_latest(trainer.run).arrays.values())
-    assert (records(trainer, "train") or [{"step": None}])[-1]["step"] == last_line
+    assert records(trainer, "train")[-1]["step"] == last_line
+    assert np.isnan(trainer.step.model.generator.bias.data).all(), "it is left as it is"
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -212,6 +220,18 @@ def test_a_checkpoint_is_called_sound_only_if_it_is(make, make_spoiled):
             resumed.train()
         for path in list_checkpoints(folder)[:-1]:
             shutil.rmtree(path)
+
+
+def test_a_loss_far_above_that_of_an_untrained_model_is_not_sound(make_spoiled):
+    def spoil(trainer, step):
+        trainer.step.model.generator.bias.data[5] = 9.0 if step < 3 else np.nan
+
+    trainer = make_spoiled(spoil, save_every=1)
+    with pytest.raises(
+        DivergedError, match=r"; no checkpoint has a sound held-out loss\. Start a new run with a learn"
+    ):
+        trainer.train()
+    assert saved(trainer) == [1, 2]
 
 
 def test_a_checkpoint_that_cannot_be_read_is_not_sound(make_spoiled):
