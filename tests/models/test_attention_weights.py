@@ -30,12 +30,6 @@ def test_weights_of_every_attention_come_by_name(norm_order, pad_id, numpy64, sm
         assert np.array_equal(value > 0, visible), name
 
 
-def test_a_source_of_padding_alone_gets_no_weight(numpy64, small_model):
-    weights = small_model(numpy64).attention_weights([[0, 0]], [[1, 3]])
-    assert not weights["encoder.layers.0.self_attention"].any()
-    assert not weights["decoder.layers.0.cross_attention"].any()
-
-
 @pytest.mark.parametrize(("of", "name"), [(Encoder, "encoder"), (Decoder, "decoder")])
 def test_a_model_of_one_sequence_names_its_stack(of, name, numpy64, small_model, batch):
     weights = small_model(numpy64, of).attention_weights(batch[0])

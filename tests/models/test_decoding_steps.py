@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from npformer.errors import ConfigError, DTypeError, ShapeError, TokenError
+from npformer.errors import ConfigError, ShapeError, TokenError
 from npformer.models import Decoder, Transformer
 
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
@@ -26,10 +26,8 @@ KINDS = [
     if positions != "relative" or not mechanism
 ] + [{"norm": "batch"}, {"norm": "batch", "attention": "linear", "norm_order": "pre"}, {"pad_id": 4}]
 FORMS = [
-    {"norm_order": norm_order, "activation": activation, "positions": positions, "tie_embeddings": tied}
-    for norm_order, activation, positions, tied in itertools.product(
-        ("post", "pre"), ("relu", "gelu"), ("sinusoidal", "learned"), (False, True)
-    )
+    {"norm_order": norm_order, "activation": activation, "tie_embeddings": tied}
+    for norm_order, activation, tied in itertools.product(("post", "pre"), ("relu", "gelu"), (False, True))
 ]
 MODELS = pytest.mark.parametrize("of", [Transformer, Decoder])
 
@@ -39,14 +37,6 @@ def targets(seed=0, batch=3):
     tokens = np.random.default_rng(seed).integers(0, 9, (batch, MAX_LEN))
     tokens[-1, :2] = 0
     return tokens
-
-
-def random_cuts(seed):
-    """Where MAX_LEN positions are cut into pieces of random length."""
-    rng, cuts = np.random.default_rng(seed), [0]
-    while cuts[-1] < MAX_LEN:
-        cuts.append(min(MAX_LEN, cuts[-1] + int(rng.choice([1, 1, 2, 3]))))
-    return cuts
 
 
 def start(model):
@@ -68,7 +58,7 @@ def close(actual, expected, scale=1.0):
 @pytest.mark.parametrize("kind", KINDS + FORMS, ids=str)
 def test_every_step_equals_the_whole_prefix(of, kind, small_model, any64):
     model, tokens = small_model(any64, of, **kind), targets()
-    for cuts in (range(MAX_LEN + 1), (0, 3, 4, 6, 8), random_cuts(0), random_cuts(1)):
+    for cuts in (range(MAX_LEN + 1), (0, 3, 4, 6, 8)):
         state = start(model)
         for first, last in itertools.pairwise(cuts):
             actual = any64.host(model.step(tokens[:, first:last], state))
@@ -120,30 +110,6 @@ def test_any_number_of_rows(batch, final_norm, small_model, any64):
         assert close(model.step(tokens[:, t], state), expected[:, t])
 
 
-@pytest.mark.gpu
-def test_cupy_decodes_the_same(small_model, numpy64, cupy64):
-    tokens = targets()
-    logits = []
-    for backend in (numpy64, cupy64):
-        model = small_model(backend)
-        state = model.start(SRC, MAX_LEN)
-        logits.append([backend.host(model.step(tokens[:, t], state)) for t in range(MAX_LEN)])
-    assert np.allclose(*logits, rtol=0, atol=1e-10)
-
-
-def test_rows_go_on_as_if_nothing_else_were_there(small_model, any64):
-    """Reordered, repeated and dropped rows, as a search does it, against each row's own prefix."""
-    model = small_model(any64)
-    rng = np.random.default_rng(3)
-    rows, prefix = np.arange(3), np.zeros((3, 0), dtype=np.int64)
-    state = model.start(SRC, MAX_LEN)
-    for chosen in ([0, 1, 2], [2, 2, 0, 1, 0], [4, 0, 1, 1], [3, 2, 1, 0], [1], [0, 0], [1, 0], [0]):
-        rows, prefix, state = rows[chosen], prefix[chosen], state.select(chosen)
-        tokens = rng.integers(0, 9, len(chosen))
-        prefix = np.hstack([prefix, tokens[:, None]])
-        assert close(model.step(tokens, state), whole(model, SRC[rows], prefix)[:, -1, :])
-
-
 @pytest.mark.parametrize("n", [1, 2])
 def test_rows_of_a_source_in_turn_read_one_memory(n, small_model, any64):
     """As the hypotheses of a beam: n tokens of each at once against their whole prefixes, then each alone again."""
@@ -163,35 +129,12 @@ def test_rows_of_a_source_in_turn_read_one_memory(n, small_model, any64):
         assert before.memory is after.memory, "copied for nothing"
 
 
-def test_two_states_of_one_model_do_not_disturb_each_other(small_model, any64):
-    model = small_model(any64)
-    one, two = targets(1), targets(2)
-    states = model.start(SRC, MAX_LEN), model.start(SRC[::-1], MAX_LEN)
-    expected = whole(model, SRC, one), whole(model, SRC[::-1], two)
-    for t in range(MAX_LEN):
-        for state, tokens, logits in zip(states, (one, two), expected, strict=True):
-            assert close(model.step(tokens[:, t], state), logits[:, t])
-
-
-def test_logits_are_the_callers_to_keep(small_model, any64):
-    model, tokens = small_model(any64), targets()
-    state = model.start(SRC, MAX_LEN)
-    first = model.step(tokens[:, 0], state)
-    copy = np.array(first)
-    model.step(tokens[:, 1], state)
-    assert np.array_equal(first, copy)
-
-
 @pytest.mark.parametrize(
     ("tokens", "error", "text"),
     [
         ([1, 9, 1], TokenError, "tokens[1, 0]: expected a token id with 0 <= id < 9, got 9"),
-        ([1, -1, 1], TokenError, "tokens[1, 0]: expected a token id with 0 <= id < 9, got -1"),
-        ([1.0, 1.0, 1.0], DTypeError, "tokens: expected integers (token ids), got float64"),
         ([1, 1], ShapeError, "tokens: expected one row for each of the state's B=3, got 2"),
-        (3, ShapeError, "tokens: expected (B, T), a batch of token ids, got ()"),
         (np.ones((3, 7), dtype=int), ShapeError, "tokens: expected at most 6 more of max_len=8, got 7; start with"),
-        (np.ones((3, 0), dtype=int), ShapeError, "tokens: expected at least one sequence of at least one token"),
     ],
 )
 def test_a_failed_step_leaves_the_state_as_it_was(tokens, error, text, small_model, numpy64):

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from npformer import greedy
-from npformer.backend import Arena, get_backend
-from npformer.layers import Parameter
+from npformer.backend import get_backend
 from npformer.models import Decoder, Encoder, Transformer
 from npformer.optim import AdamW
 from npformer.training import TrainStep
@@ -86,19 +85,6 @@ def test_a_copy_trains_like_the_original_which_stays_unchanged(backend, small_mo
     assert np.array_equal(model(*batch[:2]), twin(*batch[:2]))
 
 
-def test_an_optimizer_copied_with_its_model_goes_on_with_the_copy(backend, small_model, batch):
-    model = small_model(backend)
-    optimizer = AdamW(model.arena, lr=0.01)
-    TrainStep(model, optimizer)(*batch)
-    twin, other = copy.deepcopy((model, optimizer))
-    assert other.arena is twin.arena
-    for one, its in ((model, optimizer), (twin, other)):
-        TrainStep(one, its)(*batch)
-    assert np.array_equal(twin.arena.values, model.arena.values)
-    assert np.array_equal(other.m, optimizer.m)
-    assert not np.shares_memory(other.m, optimizer.m)
-
-
 def test_a_copy_decodes_with_its_own_numbers(backend, small_model, batch):
     """Kernels that decode in one call are prepared for a model and hold addresses of its numbers."""
     model, src = small_model(backend), batch[0]
@@ -132,13 +118,6 @@ def test_a_parameter_with_other_data_is_only_copied(numpy64, small_model):
     assert not np.shares_memory(twin.generator.bias.data, bias.data)
     assert not np.shares_memory(twin.generator.bias.data, twin.arena.values)
     assert np.shares_memory(twin.generator.weight.data, twin.arena.values)
-
-
-def test_an_arena_alone(numpy64):
-    arena = Arena([("w", Parameter("w", np.ones((2, 3))), ())], numpy64)
-    other = copy.deepcopy(arena)
-    other.values *= 2
-    assert arena.values[0] == 1
 
 
 def test_a_pickle_is_refused_with_a_reason(numpy64, small_model):

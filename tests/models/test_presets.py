@@ -18,7 +18,3 @@ def test_a_preset_is_a_model_and_its_batch(name):
     np.testing.assert_array_equal(tgt_in[:, 1:], tgt_out[:, :-1])
     np.testing.assert_array_equal(src, preset.example_batch()[0])
     assert not np.array_equal(src, preset.example_batch(seed=1)[0])
-
-
-def test_in_words():
-    assert str(PRESETS["tiny"]) == "V 16, d_model 64, heads 4, layers 2+2, d_ff 256, T 12, batch 64"

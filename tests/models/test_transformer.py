@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from npformer.errors import ShapeError
-from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
 from tests.check.functions import normal
 
@@ -39,19 +38,6 @@ def test_what_stands_in_padding_reaches_no_logit_and_no_gradient(
         assert poisoned_gradients[name][2 if name.startswith("src") else 1].all(), name
 
 
-@DTYPES
-@ORDERS
-def test_a_batch_of_padding_alone_has_loss_0_and_gradient_0(
-    dtype, norm_order, activation, backends, small_model, forward_backward
-):
-    model = small_model(backends[dtype], norm_order=norm_order, activation=activation)
-    pads = np.zeros((2, 3), dtype=int)
-    logits, loss, gradients = forward_backward(model, pads, pads, pads)
-    assert np.all(np.isfinite(logits))
-    assert loss == 0
-    assert not any(gradient.any() for gradient in gradients.values())
-
-
 @pytest.mark.parametrize("scaled", [True, False])
 def test_the_embedding_is_scaled_before_positions_are_added(scaled, numpy64, small_model, batch, monkeypatch):
     model = small_model(numpy64, scale_embedding=scaled)
@@ -84,17 +70,6 @@ def test_parameters_depend_on_configuration_and_seed_alone(changes, numpy32, num
     for name, value in wide.items():
         assert np.array_equal(value, device[name]), name
         assert np.array_equal(value.astype(np.float32), narrow[name]), name
-
-
-def test_dropout_is_drawn_with_a_key_and_not_without(numpy64, small_model, batch):
-    model = small_model(numpy64, dropout=0.3)
-    src, tgt_in, _ = batch
-    without, _ = model.forward(src, tgt_in)
-    first, again, other = (model.forward(src, tgt_in, key=RandomKey(step=step))[0] for step in (0, 0, 1))
-    assert np.array_equal(without, model(src, tgt_in))
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
-    assert not np.array_equal(first, without)
 
 
 def test_learned_positions_have_a_last_one(numpy64, small_model):
