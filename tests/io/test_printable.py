@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import npformer
 from npformer.io.printable import shell_words, visible
 
 HIDDEN = [
@@ -33,7 +32,6 @@ def test_what_is_no_letter_is_shown_by_its_number(character):
     ("text", "shown"),
     [
         ("\x1b[2Jgone", "\\x1b[2Jgone"),
-        ("\x9b2J", "\\x9b2J"),
         ("gnp.\u202etxt", "gnp.\\u202etxt"),
         ("a\tb\r\n", "a\\tb\\r\\n"),
         ("a\\nb", "a\\nb"),
@@ -70,14 +68,6 @@ def test_of_what_unicode_calls_control_or_format_the_drawn_signs_alone_pass():
     }  # fmt: skip
 
 
-def test_line_breaks_stay_where_they_are_asked_for():
-    assert visible("a\n\tb\x1b", keep="\n\t") == "a\n\tb\\x1b"
-
-
-def test_paths_and_errors_are_texts_too():
-    assert visible(ValueError("\x1b")) == "\\x1b"
-
-
 WORDS = [
     "plain", "", "two words", "it's", 'a "b" $HOME `c` \\ !', "-5", "~", "früh 語",
     "anan\nananin", "tab\there", "\r\n", "it's\n\\n", "a\u2028b", "\x1b[2J\x07", "\u202egnp", "x\x01" + "7",
@@ -98,9 +88,3 @@ def test_words_for_a_shell_are_read_as_they_were(shell):
 def test_only_words_that_cannot_be_seen_need_a_newer_shell():
     assert shell_words("npformer", Path("a b"), "it's", "früh") == """npformer 'a b' 'it'"'"'s' 'früh'"""
     assert shell_words("a\nb", "\u2028'") == r"$'a\nb' $'\342\200\250\''"
-
-
-def test_no_command_is_quoted_in_another_way():
-    """What is printed to be pasted goes through ``shell_words``."""
-    users = [path.name for path in Path(npformer.__file__).parent.rglob("*.py") if "import shlex" in path.read_text()]
-    assert users == ["printable.py"]

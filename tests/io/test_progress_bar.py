@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from npformer.io import progress_bar
-from npformer.io.progress_bar import Bar, cells, clock, line, say, show_bars, watched
+from npformer.io.progress_bar import Bar, cells, line, say, show_bars, watched
 from tests.io.test_terminal import Terminal
 
 BLOCKS = " ▏▎▍▌▋▊▉█"
@@ -52,11 +52,6 @@ def test_the_first_note_is_shortened_and_no_other():
 def test_cells(share, text):
     assert cells(share, 4, BLOCKS) == text
     assert cells(0.54, 4, " 123456789#") == "##1 "
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (59.9, "0:59"), (754, "12:34"), (3661, "1:01:01")])
-def test_clock(seconds, text):
-    assert clock(seconds) == text
 
 
 def test_items_are_counted_and_named_and_the_bar_is_removed(screen):
@@ -108,15 +103,6 @@ def test_text_is_printed_above_the_bar(screen):
     assert before.endswith("\r")
     assert before.split("\r")[-2].strip() == "", "the bar is cleared before the line"
     assert "| 1/3 " in after, "and drawn again below it"
-
-
-def test_an_amount_may_be_given_as_a_whole(screen):
-    with show_bars(), Bar("seconds", 5) as one:
-        one.reach(2)
-        one.reach(2)
-        one.note("halfway")
-        say("")
-    assert "| 2/5 " in screen.getvalue()
 
 
 def test_names_from_a_user_cannot_move_the_cursor(screen):

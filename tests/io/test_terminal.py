@@ -45,14 +45,6 @@ def test_where_text_is_coloured(choice, variables, at_terminal, at_pipe, monkeyp
     assert terminal.paint("", terminal.RED) == ""
 
 
-def test_a_bar_moves_on_terminals_that_go_back_in_a_line(monkeypatch):
-    assert terminal.is_terminal(Terminal())
-    assert not terminal.is_terminal(io.StringIO())
-    assert not terminal.is_terminal(None)  # closed before the command began
-    monkeypatch.setenv("TERM", "dumb")
-    assert not terminal.is_terminal(Terminal())
-
-
 def test_a_cell_of_a_notebook_is_known_by_what_its_kernel_sets(notebook, monkeypatch):
     assert terminal.in_notebook()
     assert terminal.paint("WRONG", terminal.RED) == "WRONG"  # no terminal

@@ -71,13 +71,6 @@ def test_twenty_steps_equal_the_algorithm_tensor_by_tensor(weight_decay, configu
         np.testing.assert_allclose(p, expected, rtol=1e-13, atol=2e-15, err_msg=name)
 
 
-def test_a_rate_given_to_step_is_used(arena):
-    before = arena.values.copy()
-    arena.grads[:5] = 1
-    Adam(arena, lr=100.0, eps=1e-12).step(0.25)
-    np.testing.assert_allclose(before[:5] - arena.values[:5], 0.25, rtol=1e-8)
-
-
 def test_no_bias_gain_or_shift_of_a_transformer_decays(numpy64):
     config = TransformerConfig(7, 7, d_model=4, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=6)
     model = Transformer(config, backend=numpy64)
@@ -103,7 +96,6 @@ def test_moments_are_views_by_kind_and_name(arena, tensors):
     ("options", "text"),
     [
         ({"lr": -1e-3}, "lr: expected a finite number >= 0, got -0.001"),
-        ({"lr": float("nan")}, "lr: expected a finite number >= 0, got nan"),
         ({"lr": float("inf")}, "lr: expected a finite number >= 0, got inf"),
         ({"betas": (1.0, 0.9)}, "betas: expected two numbers with 0 <= beta < 1, got (1.0, 0.9)"),
         ({"betas": (0.9, -0.1)}, "betas: expected two numbers with 0 <= beta < 1, got (0.9, -0.1)"),
