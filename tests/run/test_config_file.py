@@ -1,7 +1,6 @@
 """Options come back from a file as they went in, and no wrong name or type passes silently."""
 
 import math
-import random
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,40 +94,14 @@ def test_meanings_stand_behind_the_options_and_are_read_over(tmp_path):
         read_toml(tmp_path / "told.toml", {"told": Told})
 
 
-def random_text(draw):
-    return "".join(draw.choices("\n\r\t\"'\\\x00\x1f\x7f\x85\u2028é😀#=a]", k=draw.randrange(12)))
-
-
-def random_float(draw):
-    special = [0.0, -0.0, math.inf, -math.inf, 1e16, 1e-7, 5e-324, 1.7976931348623157e308, 0.1]
-    return draw.choice([*special, draw.gauss(0, 1), 10 ** draw.uniform(-300, 300), float(draw.randrange(-9, 9))])
-
-
-@pytest.mark.parametrize("seed", range(200))
-def test_random_options_come_back(tmp_path, seed):
-    draw = random.Random(seed)
-    model = Model(
-        d_model=draw.randrange(-(2**70), 2**70),
-        dropout=random_float(draw),
-        norm_order=draw.choice(["post", "pre"]),
-        final_norm=draw.choice([None, True, False]),
-        tie_embeddings=draw.random() < 0.5,
-    )
-    training = Training(
-        steps=draw.randrange(1000),
-        lr=random_float(draw),
-        clip_norm=draw.choice([None, random_float(draw)]),
-        note=random_text(draw),
-        title=draw.choice([None, random_text(draw)]),
-    )
-    assert back(tmp_path, model, training) == (model, training)
-    assert repr(back(tmp_path, model, training)) == repr((model, training))  # tells 0.0 from -0.0
-
-
-def test_nan_and_numpy_floats_come_back(tmp_path):
+def test_odd_values_come_back(tmp_path):
     model, training = back(tmp_path, Model(dropout=math.nan), Training(1, lr=np.float64(0.1), clip_norm=2))
     assert math.isnan(model.dropout)
     assert (training.lr, training.clip_norm) == (0.1, 2.0)
+    text = "\n\r\t\"'\\\x00\x1f\x7f\x85\u2028é😀#=a]"
+    for number in (-0.0, math.inf, 1e16, 1e-7, 5e-324, 1.7976931348623157e308, 1 / 3):
+        written = Model(d_model=-(2**70), dropout=number), Training(1, note=text, title=None)
+        assert repr(back(tmp_path, *written)) == repr(written)  # tells 0.0 from -0.0
 
 
 @pytest.mark.parametrize(
@@ -158,7 +131,6 @@ def test_what_would_not_come_back_is_not_written(training, message):
             "line 2: section 'trianing' is unknown; did you mean 'training'?",
         ),
         ("[model]\nsteps = 8", "line 2: option 'steps' is unknown; did you mean 'training.steps'?"),
-        ("[model]\nzzz = 8", "line 2: option 'zzz' is unknown. Expected one of: d_model, dropout, "),
         ("steps = 8", "line 1: 'steps' stands outside any section: expected it below [training]"),
         ("zzz = 8", "line 1: 'zzz' stands outside any section: expected it below [model] or [training]"),
         ("model = 8", "line 1: expected a section [model], got 8"),
@@ -170,18 +142,14 @@ def test_what_would_not_come_back_is_not_written(training, message):
         ("training.seed = 1.0", "line 1: training.seed: expected a whole number, got 1.0"),
         ("[model]\nd_model = true", "line 2: model.d_model: expected a whole number, got True"),
         ("[model]\ndropout = true", "model.dropout: expected a number, got True"),
-        ("[model]\ndropout = 'none'", "model.dropout: expected a number, got 'none'"),
         ("[model]\ntie_embeddings = 1", "model.tie_embeddings: expected true or false, got 1"),
         ("[model]\nfinal_norm = 'x'", "model.final_norm: expected true or false or \"none\", got 'x'"),
         ("[model]\nnorm_order = 'Post'", "model.norm_order: expected one of 'post', 'pre', got 'Post'"),
-        ("[model]\nnorm_order = true", "model.norm_order: expected one of 'post', 'pre', got True"),
         ("[training]\nlr = [1, 2]", "training.lr: expected a number, got [1, 2]"),
         ("[training]\nnote = 2020-01-01", "training.note: expected a text, got datetime.date"),
-        ("[training]\nsteps.x = 1", "training.steps: expected a whole number, got {'x': 1}"),
         (f"[training]\nlr = 1{'0' * 400}", "training.lr: expected a number, got 1000"),
         ("[model]\nd_model = \nseed = 1", "line 2: expected TOML, found something else"),
         ("[model]\nseed = 1\nseed = 2", "line 3: expected TOML, found something else"),
-        ("[model]\nd_model = [1,", "line 2: expected TOML, found something else"),
         (b"[model]\n# \xff\n", "line 2: expected UTF-8, found byte 0xff"),
         (f"[model]\nseed = {'[' * 5000}", "line 2: expected TOML, found something else"),
         (f"[model]\nseed = {'9' * 5000}", "line 2: expected TOML, found something else"),
@@ -219,22 +187,15 @@ def test_missing_and_unreadable_files(tmp_path):
     ("text", "expected"),
     [
         ("training.steps=500", ("training", "steps", 500)),
-        ("steps=500", ("training", "steps", 500)),
         (" d_model = 8 ", ("model", "d_model", 8)),
-        ("lr=1e-3", ("training", "lr", 0.001)),
         ("lr=1", ("training", "lr", 1.0)),
         ("lr=inf", ("training", "lr", math.inf)),
         ("clip_norm=none", ("training", "clip_norm", None)),
-        ("clip_norm=2", ("training", "clip_norm", 2.0)),
         ("final_norm=true", ("model", "final_norm", True)),
-        ("final_norm=none", ("model", "final_norm", None)),
         ("tie_embeddings=false", ("model", "tie_embeddings", False)),
         ("norm_order=pre", ("model", "norm_order", "pre")),
         ("note= a=b ", ("training", "note", " a=b ")),
-        ("note=", ("training", "note", "")),
-        ("note=5", ("training", "note", "5")),
         ("note=none", ("training", "note", "none")),
-        ("title=5", ("training", "title", "5")),
         ("title=none", ("training", "title", None)),
         ("model.seed=3", ("model", "seed", 3)),
     ],
@@ -249,26 +210,17 @@ def test_assignments(text, expected):
     ("text", "message"),
     [
         ("steps", "'steps': expected SECTION.KEY=VALUE, such as model.d_model=…"),
-        ("=5", "expected SECTION.KEY=VALUE"),
         ("seed=5", "'seed' is in several sections: expected model.seed or training.seed"),
         (
             "stesp=5",
             "option 'stesp' is unknown; did you mean 'training.steps'? npformer train TASK --options lists all",
         ),
-        ("trainin.steps=5", "did you mean 'training.steps'?"),
         ("model.steps=5", "did you mean 'training.steps'?"),
-        ("training.step=5", "did you mean 'training.steps'?"),
         ("norm=5", "did you mean 'training.clip_norm', 'model.norm_order' or 'model.final_norm'?"),
         ("zzz=5", "option 'zzz' is unknown. Expected one of: "),
         ("steps=5.0", "training.steps: expected a whole number, got '5.0'"),
-        ("steps=", "training.steps: expected a whole number, got ''"),
-        ("steps=true", "training.steps: expected a whole number, got 'true'"),
         ("lr=none", "training.lr: expected a number, got 'none'"),
-        ("lr=fast", "training.lr: expected a number, got 'fast'"),
         ("tie_embeddings=1", "model.tie_embeddings: expected true or false, got '1'"),
-        ("norm_order=middle", "model.norm_order: expected one of 'post', 'pre', got 'middle'"),
-        ("lr=1,2", "training.lr: expected a number, got '1,2'"),
-        ("clip_norm=x", "training.clip_norm: expected a number or \"none\", got 'x'"),
     ],
 )
 def test_wrong_assignments_are_explained(text, message):

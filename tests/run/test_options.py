@@ -6,11 +6,10 @@ from typing import get_type_hints
 import pytest
 
 from npformer.errors import ConfigError
-from npformer.optim import Constant, Noam, WarmupCosine
 from npformer.run.config_file import parse_assignment, read_toml, write_toml
 from npformer.run.option_table import BY_TASK, FROM_DATA, OF_DATA, defaults_of, differences, option_rows
 from npformer.run.option_types import kinds_of
-from npformer.run.options import SECTIONS, Options, TrainingOptions, complete
+from npformer.run.options import SECTIONS, TrainingOptions, complete
 from npformer.run.tasks import ANSWERS, SMALL_MODEL, TASKS
 
 EMPTY = {name: {} for name in SECTIONS}
@@ -41,13 +40,6 @@ def config(**sections):
     return EMPTY | sections
 
 
-def test_sections_are_those_of_options():
-    assert list(SECTIONS) == [field.name for field in dataclasses.fields(Options)]
-    sections = complete(EMPTY, 20, 9)
-    for name, value in sections.sections().items():
-        assert name == "model" or type(value) is SECTIONS[name]
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_has_its_model_and_a_file_says_so(task, tmp_path):
     """Whatever a task's own defaults are, others can be given, and what is written gives the same again."""
@@ -69,11 +61,10 @@ def test_what_is_not_given_follows_from_the_data_and_the_preset():
     model = complete(EMPTY, 29, 13).model
     assert (model.src_vocab_size, model.tgt_vocab_size, model.max_seq_len) == (29, 29, 13)
     assert {name: getattr(model, name) for name in SMALL_MODEL} == SMALL_MODEL
-    assert complete(config(model={"d_ff": 7, "max_seq_len": 99}), 29, 13).model.d_ff == 7
     assert complete(config(model={"max_seq_len": 99}), 29, 13).model.max_seq_len == 99
 
 
-@pytest.mark.parametrize(("steps", "warmup"), [(1, 1), (4, 1), (30, 6), (999, 199), (1000, 200), (10**6, 200)])
+@pytest.mark.parametrize(("steps", "warmup"), [(1, 1), (30, 6), (999, 199), (10**6, 200)])
 def test_a_short_run_has_a_short_warm_up(steps, warmup):
     pairs = {"task": "pairs"}  # which has no warm-up of its own
     assert complete(config(run=pairs, training={"steps": steps}), 5, 5).training.warmup_steps == warmup
@@ -83,9 +74,8 @@ def test_a_short_run_has_a_short_warm_up(steps, warmup):
 
 @pytest.mark.parametrize(
     ("steps", "every"),
-    [(1, (1, 1, 1)), (59, (1, 10, 10)), (60, (2, 10, 10)), (360, (10, 50, 50)), (1000, (20, 200, 200)),
-     (10**6, (20_000, 200_000, 200_000))],
-)  # fmt: skip
+    [(1, (1, 1, 1)), (59, (1, 10, 10)), (60, (2, 10, 10)), (360, (10, 50, 50)), (1000, (20, 200, 200))],
+)
 def test_log_lines_and_evaluations_follow_the_steps(steps, every):
     assert TrainingOptions(steps=steps, warmup_steps=1).every == every
 
@@ -93,20 +83,6 @@ def test_log_lines_and_evaluations_follow_the_steps(steps, every):
 def test_what_is_set_does_not_follow_the_steps():
     assert TrainingOptions(log_every=7, eval_every=9).every == (7, 9, 9)
     assert TrainingOptions(steps=1000, save_every=3).every == (20, 200, 3)
-
-
-@pytest.mark.parametrize("steps", [*range(1, 400), 12_345])
-def test_a_run_has_thirty_lines_and_five_evaluations_at_least(steps):
-    every = TrainingOptions(steps=steps, warmup_steps=1).every
-    assert steps // every.log >= min(30, steps)
-    assert steps // every.evaluate >= min(5, steps)
-    assert steps < 30 or steps / every.log <= 76, "and not too many"
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_no_task_says_how_often(task):
-    """What a task says of itself would not follow the steps."""
-    assert not {"log_every", "eval_every", "save_every"} & set(TASKS[task].defaults.get("training", {}))
 
 
 def test_every_option_comes_back_from_a_file(tmp_path):
@@ -138,21 +114,17 @@ def test_every_option_can_be_set_in_a_shell():
           ("steps", "batch_size", "accumulate", "slots", "log_every", "eval_every", "eval_examples", "final_examples",
            "save_every", "keep_last", "patience")],
         *[("training", {name: value}, rf"training\.{name}: expected a finite number > 0, got {value}")
-          for name in ("learning_rate", "eps", "clip_norm") for value in (0.0, -1.0, float("nan"), float("inf"))],
+          for name in ("learning_rate", "eps", "clip_norm") for value in (0.0, float("inf"))],
         ("training", {"batch_size": 2**31}, r"training\.batch_size: expected an integer <= 2147483647, got 2147483648"),
         ("run", {"seed": -1}, r"run\.seed: expected an integer with 0 <= seed < 2\*\*64, got -1"),
-        ("run", {"seed": 2**64}, r"run\.seed: expected an integer with 0 <= seed < 2\*\*64, got 18446744073709551616"),
         ("training", {"weight_decay": -0.1}, r"training\.weight_decay: expected a finite number >= 0, got -0.1"),
-        ("training", {"weight_decay": float("nan")}, r"training\.weight_decay: .* got nan"),
         ("training", {"warmup_steps": -1}, r"training\.warmup_steps: expected 0 <= .* got -1"),
         ("training", {"steps": 5, "warmup_steps": 6}, r"training\.warmup_steps: .*<= steps=5, got 6"),
         ("training", {"schedule": "noam", "warmup_steps": 0}, "warmup_steps: expected an integer >= 1 for .* noam"),
         ("model", {"src_vocab_size": 21}, r"model\.src_vocab_size: expected 20, .* got 21; leave it out"),
-        ("model", {"tgt_vocab_size": 19}, r"model\.tgt_vocab_size: expected 20, .* got 19; leave it out"),
         ("model", {"pad_id": 1}, r"model\.pad_id: expected 0, .* got 1"),
         ("model", {"positions": "learned", "max_seq_len": 8},
          r"model\.max_seq_len: expected at least 9, .*got 8; raise it, or use sinusoidal"),
-        ("model", {"num_heads": 5}, "num_heads: expected a divisor of d_model=64, got 5; the nearest is 4"),
         ("model of copy", {"num_layers": 3},
          r"model\.num_layers: expected an option of the model for the task copy, a Transformer; it has .*d_ff"),
         ("model of lm", {"num_encoder_layers": 3}, r"model\.num_encoder_layers: .* for the task lm, a Decoder"),
@@ -166,16 +138,6 @@ def test_what_makes_no_sense_is_refused(section, options, message):
     run = {"run": {"task": task}} if task else {}
     with pytest.raises(ConfigError, match=message):
         complete(config(**run | {section: options}), 20, 9, 5)
-
-
-def test_schedules():
-    made = [TrainingOptions(schedule=name).make_schedule(64) for name in ("constant", "noam", "warmup_cosine")]
-    assert [type(schedule) for schedule in made] == [Constant, Noam, WarmupCosine]
-    options = TrainingOptions(steps=40, warmup_steps=10, learning_rate=0.5)
-    assert options.make_schedule(64)(10) == pytest.approx(0.5)
-    assert options.make_schedule(64)(40) == pytest.approx(0.0)
-    noam = dataclasses.replace(options, schedule="noam").make_schedule(64)
-    assert noam(10) == pytest.approx(0.5 * 64**-0.5 * 10**-0.5)
 
 
 EVERY_TASK = pytest.mark.parametrize("task", TASKS)
@@ -214,14 +176,6 @@ def test_a_default_can_be_set_and_gives_the_same(task):
         assert value == (pytest.approx(expected) if isinstance(expected, float) else expected), row
 
 
-def test_what_follows_from_the_steps_is_told_for_a_task():
-    rows = {row.name: row.default for row in option_rows("reverse")}
-    every = defaults_of("reverse").training.every
-    assert [rows[name] for name in ("log_every", "eval_every", "save_every")] == [
-        f"none ({number})" for number in (every.log, every.evaluate, every.save)
-    ]
-
-
 def test_what_differs_between_tasks_is_told_for_each():
     varied = {(row.section, row.name) for row in option_rows() if row.default == BY_TASK}
     assert ("training", "steps") in varied
@@ -229,9 +183,3 @@ def test_what_differs_between_tasks_is_told_for_each():
     for task, rows in differences().items():
         assert {(row.section, row.name) for row in rows} <= varied - {("run", "task")}
         assert {row.name: row.default for row in rows}["steps"] == str(defaults_of(task).training.steps)
-
-
-def test_no_name_is_in_two_sections():
-    """The page says that a name alone is enough."""
-    names = [row.name for row in option_rows()]
-    assert len(names) == len(set(names))
