@@ -35,7 +35,7 @@ def same(a, b):
     return (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (0,), (0, 3), (3, 4), (2, 3, 4)])
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3, 4)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arrays_come_back_bit_for_bit(tmp_path, dtype, shape):
     array = make(dtype, shape)
@@ -74,14 +74,10 @@ def test_everything_else_comes_back(tmp_path):
     assert back.score is None
 
 
-@pytest.mark.parametrize("array", [np.array(["a"]), np.array([None]), [1.0], np.zeros(2, np.longdouble)])
-def test_other_arrays_are_refused(tmp_path, array):
-    with pytest.raises(DTypeError, match=r"array 'x': expected a NumPy array of one of bool.*got"):
-        save(tmp_path, 1, {"x": array})
-    assert os.listdir(tmp_path) == []
-
-
-def test_states_that_json_would_change_are_refused(tmp_path):
+def test_what_would_not_come_back_is_refused(tmp_path):
+    for array in (np.array(["a"]), [1.0], np.zeros(2, np.longdouble)):
+        with pytest.raises(DTypeError, match=r"array 'x': expected a NumPy array of one of bool.*got"):
+            save(tmp_path, 1, {"x": array})
     with pytest.raises(CheckpointError, match=r"checkpoint\.state\.a\[1\]: expected None, bool.*got set"):
         save(tmp_path, 1, {}, state={"a": [1, {2}]})
     with pytest.raises(ConfigError, match="step: expected an integer of at least 0, got -1"):
@@ -155,11 +151,6 @@ def test_another_format_is_told_apart_from_damage(tmp_path):
         load_checkpoint(path)
 
 
-def test_a_copy_under_another_name_loads(tmp_path):
-    shutil.copytree(save(tmp_path), tmp_path / "mine")
-    assert load_checkpoint(tmp_path / "mine").step == 1
-
-
 def test_the_way_out_is_a_sound_checkpoint(tmp_path):
     paths = [save(tmp_path, step) for step in (1, 2, 3, 4, 10**8)]
     (paths[2] / ARRAYS).write_bytes(b"")
@@ -167,10 +158,6 @@ def test_the_way_out_is_a_sound_checkpoint(tmp_path):
         (path / ARRAYS).write_bytes(b"")
         with pytest.raises(CheckpointError, match=rf"Load step-{sound:08d} in"):
             load_checkpoint(path)
-    for path in paths[:2]:
-        (path / ARRAYS).write_bytes(b"")
-    with pytest.raises(CheckpointError, match="Load step-00000004 in"):
-        load_checkpoint(paths[0])
 
 
 def test_order_latest_and_best(tmp_path):

@@ -1,7 +1,6 @@
 """What a model file claims is compared with what it holds before anything is made of it; what could not come back is
 not written."""
 
-import dataclasses
 import json
 import re
 import struct
@@ -44,16 +43,6 @@ def test_what_load_would_refuse_is_not_written(path, numpy64):
     assert path.read_bytes() == before
 
 
-def test_a_configuration_that_load_would_refuse_is_not_written(path, tmp_path, numpy64):
-    @dataclasses.dataclass(frozen=True)
-    class Mine(DecoderConfig):
-        depth: int = 3
-
-    with pytest.raises(CheckpointError, match=r"depth.*nothing was written"):
-        save(Decoder(Mine(5, **SIZES), backend=numpy64), path)
-    assert list(tmp_path.iterdir()) == []
-
-
 def write(path, header, numbers):
     path.write_bytes(struct.pack("<Q", len(header)) + header + numbers)
 
@@ -67,9 +56,8 @@ def claiming(path, **changes):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"d_model": 8192}, {"num_encoder_layers": 10_000}, {"d_ff": 2**20}, {"src_vocab_size": 2**31 - 1},
-     {"positions": "learned", "max_seq_len": 2**31 - 1}, {"num_encoder_layers": 10**9}, {"d_model": 10**30},
-     {"num_heads": -1}],
+    [{"d_model": 8192}, {"num_encoder_layers": 10_000}, {"positions": "learned", "max_seq_len": 2**31 - 1},
+     {"d_model": 10**30}],
 )  # fmt: skip
 def test_a_large_claim_costs_nothing(changes, path, numpy32, monkeypatch):
     """No model is built, and no array of more numbers than the file's is made on the way."""
@@ -90,22 +78,15 @@ OF_A_DECODER = "expected a configuration of a Decoder, got: "
             ('{"vocab_size": ' + "[" * 100_000, "maximum recursion depth exceeded"),
             ('{"vocab_size": ' + "9" * 5000 + "}", "Exceeds the limit"),
             ('{"vocab_size": NaN}', "vocab_size: expected a whole number, got nan"),
-            ('{"vocab_size": true}', "vocab_size: expected a whole number, got True"),
-            ('{"vocab_size": 5, "tie_embeddings": 1}', "tie_embeddings: expected true or false, got 1"),
             ('{"vocab_size": 5, "dropout": NaN}', "dropout: expected a rate with 0 <= rate < 1"),
-            ('{"vocab_size": 5, "window": "3"}', "window: expected a whole number or \"none\", got '3'"),
-            ('{"vocab_size": 5, "positions": ["learned"]}', "positions: expected one of 'sinusoidal', "),
             ('{"vocab_size": 5, "heads": 2}', "option 'heads' is unknown; did you mean"),
             ('{"vocab_size": 5, "num_heads": 7}', "num_heads: expected a divisor of d_model"),
-            ('{"src_vocab_size": 5, "tgt_vocab_size": 5}', "option 'src_vocab_size' is unknown"),
             ('{"d_model": 4}', ""),
             ("[1]", "expected options by name, got [1]"),
-            ("null", "expected options by name, got None"),
             ("{", "Expecting property name"),
             (None, "'config'"),
         )),
         ({"model": "Mamba"}, "expected a model of Transformer, Encoder, Decoder, got 'Mamba'; use the version of npf"),
-        ({"model": "Encoder", "config": "{"}, "expected a configuration of an Encoder, got: "),
         ({"format": "npformer-model-1", "model": None}, "expected a model saved by npf.save, marked npformer-model-2, "
          "got a file marked 'npformer-model-1'; use the version that wrote it"),
         ({"format": "pt"}, "expected a model saved by npf.save, marked npformer-model-2, got a file marked 'pt', "
@@ -124,7 +105,6 @@ def test_metadata_of_other_things_are_refused(changes, message, path, numpy32):
     ("header", "message"),
     [
         ({"x": ("BF16", [8], [0, 16])}, "does not fit the model"),
-        ({"x": ("F8_E5M2", [16], [0, 16])}, "does not fit the model"),
         ({"x": ("F32", [0, 2**40, 2**40], [0, 0])}, "truncated or corrupt"),
         ({"x": ("F32", [4], [0, 16]), "y": ("F32", [4], [0, 16])}, "truncated or corrupt"),
         ({"x": ("F32", [-4], [0, 16])}, "truncated or corrupt"),
@@ -180,13 +160,6 @@ def test_a_diverged_model_is_told_and_taken_only_on_demand(number, path, numpy64
         load(path, backend=numpy64)
     loaded = load(path, backend=numpy64, expect_finite=False)
     assert np.array_equal(loaded.arena.values, model.arena.values, equal_nan=True)
-
-
-def test_running_statistics_are_weights_too(path, numpy64):
-    model = build(numpy64, norm="batch")
-    model.decoder.layers[0].norm1.running_variance.data[0] = np.inf
-    with pytest.raises(CheckpointError, match=r"got inf in decoder\.layers\.0\.norm1\.running_variance"):
-        save(model, path)
 
 
 def test_complex_numbers_are_for_checks(path):

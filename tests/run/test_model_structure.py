@@ -13,14 +13,11 @@ from npformer.backend import Pair, get_backend
 from npformer.errors import CheckpointError
 from npformer.layers import (
     INFERENCE,
-    BatchNorm,
-    Dropout,
     Embedding,
     FeedForward,
     LayerNorm,
     Linear,
     Local,
-    ScaledDotProduct,
 )
 from npformer.layers.owner import Owner, walk
 from npformer.models import Decoder, DecoderConfig, EncoderConfig, Transformer, TransformerConfig, build_model, shapes
@@ -89,11 +86,6 @@ class Halved(FeedForward):
         return y / 2, cache
 
 
-class Sharper(ScaledDotProduct):
-    def forward(self, ops, q, k, v, mask, draw, bias):
-        return super().forward(ops, 2 * q, k, v, mask, draw, bias)
-
-
 def with_another_relu(backend):
     def forward(x):
         y, cache = backend.ops.relu.forward(x)
@@ -108,20 +100,9 @@ def with_other_layers(model, names):
 
 #: What is done to a Transformer, and what is said of it.
 CHANGES = {
-    "class": (
-        lambda model: setattr(model.decoder.layers[1], "feed_forward", Halved(4, 4, backend=model.backend)),
-        "decoder.layers.1.feed_forward: expected FeedForward, got Halved with forward of its own",
-    ),
-    "foreign class": (
-        lambda model: setattr(model.encoder, "norm", BatchNorm(4, backend=model.backend)), "encoder.norm.running_mean",
-    ),
     "class set on the part": (
         lambda model: setattr(model.encoder.layers[0].feed_forward, "__class__", Halved),
         "encoder.layers.0.feed_forward: expected FeedForward, got Halved with forward of its own",
-    ),
-    "mechanism": (
-        lambda model: setattr(model.decoder.layers[0].cross_attention, "mechanism", Sharper()),
-        "decoder.layers.0.cross_attention.mechanism: expected ScaledDotProduct, got Sharper with forward of its own",
     ),
     "mechanism of npformer": (
         lambda model: setattr(model.encoder.layers[0].self_attention, "mechanism", Local(window=1)),
@@ -146,12 +127,7 @@ CHANGES = {
         lambda model: delattr(model.encoder.layers[0].norm1, "eps"),
         "encoder.layers.0.norm1.eps: expected 1e-05, got nothing",
     ),
-    "a number that is rounded": (
-        lambda model: setattr(model.encoder.layers[0].norm1, "eps", np.float32(1e-5)),
-        "encoder.layers.0.norm1.eps: expected 1e-05, got np.float32(1e-05)",
-    ),
     "fewer layers": (lambda model: with_other_layers(model, [0]), "decoder.layers.1."),
-    "one layer twice": (lambda model: with_other_layers(model, [0, 0]), "decoder.layers.1."),
     "one layer more": (
         lambda model: setattr(model.decoder, "layers", (*model.decoder.layers, model.dropout)),
         "decoder.layers: expected 2 parts, got 3 parts",
@@ -160,7 +136,6 @@ CHANGES = {
         lambda model: setattr(model.dropout, "rate", np.full(2, 0.1)),
         "dropout.rate: expected 0.1, got array([0.1, 0.1])",
     ),
-    "dropout": (lambda model: setattr(model.dropout, "rate", 0.0), "dropout.rate: expected 0.1, got 0.0"),
 }  # fmt: skip
 
 
@@ -179,20 +154,6 @@ def test_a_method_set_on_a_class_before_the_first_save_counts_too(path, numpy64,
     refused(model, path, "encoder.layers.0.norm1: expected LayerNorm, got LayerNorm with forward of its own")
     monkeypatch.undo()
     save(model, path)
-
-
-def test_a_class_of_the_same_name_is_told_from_npformer_s(path, numpy64):
-    model = build_model(CONFIGS["encoder-decoder"], backend=numpy64)
-    model.dropout.__class__ = type("Dropout", (Owner,), {"__module__": "mine", "forward": Dropout.forward})
-    refused(model, path, "dropout: expected Dropout, got Dropout of mine")
-
-
-def test_many_differences_are_cut(path, numpy64):
-    model = build_model(CONFIGS["encoder-decoder"], backend=numpy64)
-    for layer in (*model.encoder.layers, *model.decoder.layers):
-        for name in ("norm1", "norm2"):
-            getattr(layer, name).eps = 0.5
-    refused(model, path, "decoder.layers.1.norm1.eps: expected 1e-05, got 0.5; and 1 more; keep its arrays with")
 
 
 class Noted(Decoder):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from npformer.errors import ConfigError
-from npformer.run import RunDirectory, metrics, sinks
+from npformer.run import RunDirectory, sinks
 from npformer.run.metrics import MetricsLog
 from npformer.run.sinks import SINKS, Csv, Sinks, TensorBoard, expect_sinks
 from tests.small_disk import mounted
@@ -46,11 +46,6 @@ def test_a_table_holds_the_lines_of_training_and_evaluation(run):
         ("1", "train", "100.5"), ("2", "eval", "102.5"), ("3", "train", "103.5"),
     ]  # fmt: skip
     assert (rows[1]["exact_match"], rows[1]["learning_rate"], rows[2]["loss"]) == ("0.75", "", "nan")
-
-
-def test_the_columns_of_the_table_are_the_fields_of_the_lines(run):
-    """A field that a line has and the table lacks would be left out in silence."""
-    assert {name for line in LINES if line["kind"] != "gradient" for name in line} <= set(Csv.COLUMNS)
 
 
 def test_tensorboards_own_reader_reads_the_events(run):
@@ -160,7 +155,3 @@ def test_names_are_checked_before_anything_is_made(monkeypatch):
     monkeypatch.setattr(sinks, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"tensorboardX, found none: .*pip install.*\[tensorboard\]"):
         expect_sinks(["tensorboard"])
-
-
-def test_metrics_read_the_line_of_the_version(run):
-    assert metrics.read(run.metrics_path)[0] == RUN
