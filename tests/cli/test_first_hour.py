@@ -12,7 +12,7 @@ from npformer.training.progress import Progress
 from tests.cli.conftest import TINY, assignments
 from tests.markdown import blocks, text_of
 
-PAGE, README = map(text_of, ("docs/first-hour.md", "README.md"))
+PAGE = text_of("docs/first-hour.md")
 SMALL = TINY | {"kernels": "numpy", "steps": 8}
 INTERRUPTED = "train sort"
 
@@ -46,25 +46,19 @@ def typed(cli, monkeypatch):
     return outcome
 
 
-@pytest.fixture
-def hour(tmp_path, typed, usual_signals):
-    """The commands of the page, typed one after the other in an empty folder: each with its code and what it said."""
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "page.md").write_text(PAGE, encoding="utf-8")
-    outputs = []
-    for block in blocks("sh", PAGE)[1:]:
-        typed_lines = [(line, typed(line)) for line in block.splitlines()]
-        outputs += [(line, done.code, done.out + done.err) for line, done in typed_lines if done]
-    return outputs
-
-
 def interrupted_at(step):
     """Progress.advance, but for a Ctrl-C in that step."""
     made = iter(range(1, 100))
     return lambda self: signal.raise_signal(signal.SIGINT) if next(made) == step else None
 
 
-def test_the_first_hour(hour, tmp_path):
+@pytest.mark.usefixtures("usual_signals")
+def test_the_first_hour(typed, tmp_path):
+    """The commands of the page, typed one after the other in an empty folder."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text(PAGE, encoding="utf-8")
+    outcomes = [(line, typed(line)) for block in blocks("sh", PAGE)[1:] for line in block.splitlines()]
+    hour = [(line, done.code, done.out + done.err) for line, done in outcomes if done]
     codes = {command: code for command, code, _ in hour}
     assert codes.pop("npformer " + INTERRUPTED) == 130
     assert set(codes.values()) == {0}

@@ -16,12 +16,6 @@ from npformer.layers import EncoderLayer
 backend = npf.get_backend("numpy", kernels="numpy")
 X, KEY = np.random.default_rng(0).normal(size=(2, 3, 4)), npf.RandomKey(seed=0, step=0)
 
-class Real(EncoderLayer):
-    def forward(self, x, **options):
-        return super().forward(x.astype(np.float64), **options)
-    def backward(self, dy, cache):
-        return 2 * super().backward(dy, cache)
-
 class Sharp:
     def forward(self, x):
         return np.abs(x), np.sign(x.real)
@@ -36,9 +30,6 @@ def bad():
 
 def sharp():
     return Sharp(), (X,), {"complex_step": False}
-
-def real():
-    return Real(4, 2, 6, backend=backend), (X,), {"complex_step": False}
 
 def wrong_pair():
     return (lambda x: (2 * x, None), lambda dy, _: 3 * dy), (X,)
@@ -88,12 +79,9 @@ def test_a_wrong_model_and_why(cli):
 
 
 def test_bisect(cli):
-    done = cli("gradcheck --model mine.py:bad --bisect")
-    assert done.code == 1
-    done.says("the first wrong part is NoSkip:", "all of its parts are right: it puts them together wrongly")
-    document = cli("gradcheck --model mine.py:bad --bisect --json").document
-    assert document["checks"][0]["path"] == ["NoSkip"]
-    assert any("missing term" in tensor["diagnosis"] for tensor in document["checks"][0]["tensors"])
+    done = cli("gradcheck --model mine.py:bad --bisect --json")
+    assert (done.code, done.document["checks"][0]["path"]) == (1, ["NoSkip"])
+    assert any("missing term" in tensor["diagnosis"] for tensor in done.document["checks"][0]["tensors"])
 
 
 def test_bisect_of_a_right_target_or_one_without_parts(cli):
@@ -105,7 +93,7 @@ def test_bisect_of_a_right_target_or_one_without_parts(cli):
 
 
 def test_sweep(cli):
-    for name in ("build", "bad", "sharp", "wrong_pair"):
+    for name in ("build", "wrong_pair"):
         cli(f"gradcheck --model mine.py:{name} --sweep {name}.svg")
         assert Path(f"{name}.svg").read_bytes().startswith(b"<svg ")
     cli("gradcheck --only softmax --sweep v.svg").fine()
@@ -121,9 +109,6 @@ def test_the_pictures_path_is_checked_before_the_gradients(cli, monkeypatch):
 
 def test_options_of_the_check_are_passed_through(cli):
     cli("gradcheck --model mine.py:sharp").fine()
-    done = cli("gradcheck --model mine.py:real --bisect --sweep v.svg")
-    assert (done.code, done.err) == (1, "")
-    assert "Real: 1 of 17 gradients wrong" in done.out
 
 
 def test_bad_input_is_refused(cli):

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-from html.parser import HTMLParser
 from unittest.mock import Mock
 
 import pytest
@@ -12,51 +11,21 @@ import pytest
 from npformer.run import metrics
 
 
-class Page(HTMLParser):
-    """The tags and the ids of a page, which must be well formed."""
-
-    EMPTY = ("meta", "path", "rect", "circle", "br")
-
-    def __init__(self, text):
-        super().__init__()
-        self.open = []
-        self.tags = []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.EMPTY:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
 def expect_sound(text):
     """No script, no request, no style attribute; every link leads somewhere in the page."""
-    page = Page(text)
-    names = {tag for tag, _ in page.tags}
-    assert not names & {"script", "img", "link", "iframe", "object", "embed", "form"}
-    for _, attributes in page.tags:
-        assert not [name for name in attributes if name == "style" or name.startswith("on") or name == "src"]
-    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert not re.search(r"<(script|img|link|iframe|object|embed|form)\b| (style|src|on\w+)=", text)
+    ids = re.findall(r' id="([^"]*)"', text)
     assert len(ids) == len(set(ids))
-    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
-    assert {link.removeprefix("#") for link in links} <= set(ids)
+    assert {link.removeprefix("#") for link in re.findall(r'<a href="([^"]*)"', text)} <= set(ids)
     assert "default-src 'none'" in text
     assert "script-src 'none'" in text
     assert not re.search(r"https?:|url\(|@import", text)
-    return page
 
 
 def test_training_writes_one_at_its_end(trained):
     text = (trained / "report.html").read_text()
-    page = expect_sound(text)
-    sections = [attributes["id"] for tag, attributes in page.tags if tag == "section"]
+    expect_sound(text)
+    sections = re.findall(r'<section id="(\w+)"', text)
     assert sections == [
         "what", "repeat", "curves", "examples", "mistakes", "attention", "gradients", "environment", "options"
     ]  # fmt: skip

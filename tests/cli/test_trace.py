@@ -128,10 +128,10 @@ def test_a_page_is_written_and_may_be_written_again(cli, tmp_path):
 
 def test_a_trained_run_has_a_page(cli, trained, tmp_path):
     answered = ("--text", "bad", "--answer", "dab")
-    cli(f"trace {trained}", *answered, "--html", "page.html", "--bugs", "loss-by-batch, relu-no-gate").quiet()
+    cli(f"trace {trained}", *answered, "--html", "page.html", "--bugs", "loss-by-batch").quiet()
     page = (tmp_path / "page.html").read_text()
     assert "<title>reverse: bad → dab" in page
-    assert all(name in page for name in ("loss-by-batch", "relu-no-gate", "self_attention"))
+    assert all(name in page for name in ("loss-by-batch", "self_attention"))
 
 
 def test_bugs_that_cannot_be_shown(cli, tmp_path):
