@@ -125,14 +125,6 @@ def test_load_takes_a_run(run):
     assert not np.array_equal(first.arena.values, second.arena.values)
 
 
-def test_a_run_in_a_file_is_the_run(run, path):
-    model = npf.load(run.path)
-    npf.save(model, path)
-    again = load_trained(path, "numpy")
-    assert again.tokenizer.vocabulary == model.tokenizer.vocabulary
-    assert np.array_equal(again.model.arena.values, model.arena.values)
-
-
 def test_what_is_no_run(run, tmp_path, path, numpy32, numpy64):
     with pytest.raises(CheckpointError, match=r"got: a folder that is no run; give the file in it$"):
         npf.load(tmp_path)

@@ -123,7 +123,6 @@ def test_what_is_counted():
     sequence = EncoderConfig(9, head="sequence", num_classes=4, d_model=8, num_heads=2, d_ff=8, num_layers=3)
     for changes, rows, threads, kept in (
         ({}, 6, 1, 6 * 3 * 4 * (2 * 48 + classes)),
-        ({}, 6, 2, 3 * 3 * 4 * (2 * 48 + classes)),
         ({}, 7, 2, 4 * 3 * 4 * (2 * 48 + classes)),
         ({"training": replace(options.training, accumulate=3)}, 7, 2, 2 * 3 * 4 * (2 * 48 + classes)),
         ({"run": replace(options.run, dtype="float64")}, 6, 1, 6 * 3 * 8 * (2 * 48 + classes)),
