@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from npformer.cli.common import _examples, tell
+from npformer.cli.common import tell
 from npformer.io import terminal
 from npformer.io.terminal import unpainted
 
@@ -44,13 +44,6 @@ def test_a_verdict_is_coloured_in_its_place_alone(report, painted, monkeypatch, 
     assert terminal.unpainted(shown) == report
     parts = shown.split("\x1b[")[1::2]
     assert ", ".join(f"{CODES[code]}: {text}" for code, text in (part.split("m", 1) for part in parts)) == painted
-
-
-def test_examples_at_each_width():
-    lines = ["  npformer museum            all of it", "  npformer museum show X     one"]
-    assert _examples(lines, 40) == "\n".join(lines)
-    assert _examples(lines, 36) == "  npformer museum         all of it\n  npformer museum show X  one"
-    assert _examples(lines, 24) == "  npformer museum\n      all of it\n  npformer museum show X\n      one"
 
 
 @pytest.mark.parametrize("words", ["grade --list", "lessons", "lessons 8", "museum list"])

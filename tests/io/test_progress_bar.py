@@ -33,14 +33,6 @@ def test_a_line_fits_and_its_bar_is_worth_the_name(what, columns, notes):
     assert len(shown.split("|")[1]) >= (progress_bar.LEAST if columns > 40 else 15)
 
 
-def test_what_is_said_beside_the_bar_at_each_width():
-    notes = ["loss 0.1234", "12,346 tokens/s"]
-    shown = {columns: line("training", 430, 1000, 12, 16, columns, notes, BLOCKS) for columns in (60, 80, 120)}
-    assert [columns for columns, text in shown.items() if "loss 0.1234" in text] == [60, 80, 120]
-    assert [columns for columns, text in shown.items() if text.startswith("training |")] == [80, 120]
-    assert [columns for columns, text in shown.items() if "12,346 tokens/s" in text] == [80, 120]
-
-
 def test_the_first_note_is_shortened_and_no_other():
     assert line("x", 1, 2, 0, 0, 60, ["abcdefghij" * 9, "second"], BLOCKS).endswith("…")
     assert "second" not in line("x", 1, 2, 0, 0, 60, ["a" * 21, "second"], BLOCKS)

@@ -78,15 +78,6 @@ def test_the_command_is_short_where_the_defaults_serve(ended):
     assert trainer.task.max_length != 13
 
 
-def test_the_planned_rate_ends_and_turns_where_the_schedule_does(ended):
-    trainer, options = ended
-    steps, rates = summary_of(trainer.run, 1).rates()
-    assert (steps[0], steps[-1]) == (1.0, 6.0)
-    schedule = options.training.make_schedule(8)
-    assert rates == [schedule(int(step)) for step in steps]
-    assert max(rates) == options.training.learning_rate
-
-
 @pytest.mark.parametrize(("warmup", "step"), [(0, 6), (0, 0), (3, 2), (1, 6)])
 def test_the_planned_rate_begins_at_step_1(ended, warmup, step):
     trainer, options = ended

@@ -93,14 +93,6 @@ def killed_after(step):
     return train
 
 
-def test_the_option_is_saved_and_kept(tmp_path):
-    run(tmp_path / "run", None, sections(steps=2, warmup_steps=0))
-    assert "slots = 8" in (tmp_path / "run" / "config.toml").read_text()
-    changes = {"run": {}, "data": {}, "model": {}, "training": {"steps": 3}}
-    with continued(tmp_path / "run", changes, Listeners()) as (trainer, assembled):
-        assert (assembled.options.training.slots, trainer.step.slots) == (8, 8)
-
-
 def test_all_ranks_stop_after_the_same_step(tmp_path):
     """The flag of one rank travels with its next step."""
 
