@@ -6,9 +6,7 @@ import re
 import pytest
 
 from npformer.cli import train
-from npformer.data import SequenceTask, Vocabulary
 from npformer.run import metrics
-from npformer.run.config_file import write_toml
 from npformer.training.assemble import assemble
 from tests.cli.conftest import options_of
 
@@ -33,15 +31,6 @@ def test_every_task_trains_and_leaves_a_run(task, train_small, tmp_path):
     trains = [(step, "train") for step in (1, 7, 14, 21, 28, 30)]
     assert sorted(steps) == sorted([*trains, *((step, kind) for step in (15, 30) for kind in ("eval", "gradient"))])
     assert f"the run's folder is runs/{task}-001\n" in done.err
-
-
-def test_config_and_vocabulary_read_back_equal(trained):
-    options = options_of(trained)
-    assembled = assemble(options)
-    assert write_toml(assembled.options.sections()) == (trained / "config.toml").read_text()
-    assert assembled.options.training.log_every == 7
-    assert assembled.options.model.dropout == 0.2
-    assert Vocabulary.load(trained / "vocabulary.txt") == SequenceTask("reverse", seed=0).vocabulary
 
 
 def test_json_is_one_document_and_nothing_else_is_on_stdout(train_small, tmp_path):

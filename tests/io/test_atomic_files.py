@@ -48,6 +48,18 @@ def test_writes_that_the_system_takes_in_parts_are_completed(tmp_path, monkeypat
     assert (tmp_path / "file").read_bytes() == b"0123456789"
 
 
+def test_everything_is_synced_before_it_is_named(tmp_path, monkeypatch):
+    order = []
+    for name in ("fsync", "replace", "rename"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *args, n=name, real=real: (order.append(n), real(*args))[1])
+    atomic_files.write_atomically(tmp_path / "file", b"x")
+    assert order == ["fsync", "replace", "fsync"]
+    order.clear()
+    atomic_files.commit_folder(tmp_path / "folder", {"a": b"1", "b": b"2"}, lambda path: None)
+    assert order == ["fsync", "fsync", "fsync", "rename", "fsync"]
+
+
 def test_remove_folder_hides_before_it_deletes(tmp_path, monkeypatch):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").touch()

@@ -5,13 +5,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Optional
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from npformer.errors import ConfigError
-from npformer.run import config_file
 from npformer.run.config_file import parse_assignment, read_toml, write_toml
 
 
@@ -163,17 +161,6 @@ def test_wrong_files_are_explained(tmp_path, text, message):
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
         read(tmp_path, text)
     assert str(caught.value).startswith(str(tmp_path / "config.toml"))
-
-
-def test_a_place_is_looked_for_once_there_is_something_to_say(tmp_path, monkeypatch):
-    """Otherwise each of a long file's lines would be read for each of its options."""
-    looked = Mock(return_value="here")
-    monkeypatch.setattr(config_file, "_place", looked)
-    read(tmp_path, "[model]\nseed = 1\nd_model = 2\n[training]\nsteps = 1")
-    looked.assert_not_called()
-    with pytest.raises(ConfigError, match=r"^here: training.steps: expected a whole number, got 'x'$"):
-        read(tmp_path, "[model]\nseed = 1\n[training]\nsteps = 'x'")
-    looked.assert_called_once()
 
 
 def test_missing_and_unreadable_files(tmp_path):
