@@ -110,6 +110,17 @@ def test_any_number_of_rows(batch, final_norm, small_model, any64):
         assert close(model.step(tokens[:, t], state), expected[:, t])
 
 
+@pytest.mark.gpu
+def test_cupy_decodes_the_same(small_model, numpy64, cupy64):
+    tokens = targets()
+    logits = []
+    for backend in (numpy64, cupy64):
+        model = small_model(backend)
+        state = model.start(SRC, MAX_LEN)
+        logits.append([backend.host(model.step(tokens[:, t], state)) for t in range(MAX_LEN)])
+    assert np.allclose(*logits, rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("n", [1, 2])
 def test_rows_of_a_source_in_turn_read_one_memory(n, small_model, any64):
     """As the hypotheses of a beam: n tokens of each at once against their whole prefixes, then each alone again."""
