@@ -6,6 +6,7 @@ from typing import get_type_hints
 import pytest
 
 from npformer.errors import ConfigError
+from npformer.optim import Constant, Noam, WarmupCosine
 from npformer.run.config_file import parse_assignment, read_toml, write_toml
 from npformer.run.option_table import BY_TASK, FROM_DATA, OF_DATA, defaults_of, differences, option_rows
 from npformer.run.option_types import kinds_of
@@ -138,6 +139,16 @@ def test_what_makes_no_sense_is_refused(section, options, message):
     run = {"run": {"task": task}} if task else {}
     with pytest.raises(ConfigError, match=message):
         complete(config(**run | {section: options}), 20, 9, 5)
+
+
+def test_schedules():
+    made = [TrainingOptions(schedule=name).make_schedule(64) for name in ("constant", "noam", "warmup_cosine")]
+    assert [type(schedule) for schedule in made] == [Constant, Noam, WarmupCosine]
+    options = TrainingOptions(steps=40, warmup_steps=10, learning_rate=0.5)
+    assert options.make_schedule(64)(10) == pytest.approx(0.5)
+    assert options.make_schedule(64)(40) == pytest.approx(0.0)
+    noam = dataclasses.replace(options, schedule="noam").make_schedule(64)
+    assert noam(10) == pytest.approx(0.5 * 64**-0.5 * 10**-0.5)
 
 
 EVERY_TASK = pytest.mark.parametrize("task", TASKS)
