@@ -117,6 +117,7 @@ def test_every_option_can_be_set_in_a_shell():
         *[("training", {name: value}, rf"training\.{name}: expected a finite number > 0, got {value}")
           for name in ("learning_rate", "eps", "clip_norm") for value in (0.0, float("inf"))],
         ("training", {"batch_size": 2**31}, r"training\.batch_size: expected an integer <= 2147483647, got 2147483648"),
+        ("run", {"seed": 2**64}, r"run\.seed: expected an integer with 0 <= seed < 2\*\*64, got 18446744073709551616"),
         ("run", {"seed": -1}, r"run\.seed: expected an integer with 0 <= seed < 2\*\*64, got -1"),
         ("training", {"weight_decay": -0.1}, r"training\.weight_decay: expected a finite number >= 0, got -0.1"),
         ("training", {"warmup_steps": -1}, r"training\.warmup_steps: expected 0 <= .* got -1"),
