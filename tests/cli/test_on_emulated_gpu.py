@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compi
 
 COMMON = {
     "d_model": 16, "d_ff": 32, "num_heads": 2, "batch_size": 16, "learning_rate": 0.01,
-    "log_every": 1, "eval_every": 20, "save_every": 8, "eval_examples": 12, "final_examples": 12,
+    "log_every": 1, "eval_every": 20, "save_every": 8, "keep_last": 3, "eval_examples": 12, "final_examples": 12,
 }  # fmt: skip
 LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 1}
 LETTERS = str.maketrans("123", "abc")
