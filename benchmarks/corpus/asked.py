@@ -23,7 +23,7 @@ from npformer.check import derivations
 from npformer.check.inputs import is_float
 from npformer.check.kernels import judging
 from npformer.check.kernels.files import tasks_of
-from npformer.check.repairs import budget
+from npformer.check.repairs import search
 from npformer.check.report import KINK, NOT_TRIED, RIGHT, UNCLEAR, WRONG
 from npformer.io.child_process import Limits
 
@@ -48,7 +48,7 @@ def row_of(number):
     row = {"list": which, "theme": pair.theme, "name": pair.name, "deserves": pair.deserved(mistake)}
     row |= {"mistake": mistake.title or mistake.id or "wrong"} if mistake else {}
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-    budget.now = time.process_time
+    search.now = time.process_time
     began = time.process_time()
     try:
         with quiet():

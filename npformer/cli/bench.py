@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Backend, get_backend
-from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threads
+from npformer.backend.numpy.blas import blas_threads, can_set_blas_threads
 from npformer.cli.common import add_device, add_kernels, add_precision, expect_at_least_1
 from npformer.errors import ConfigError
 from npformer.io.percent import percent

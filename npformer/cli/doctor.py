@@ -15,8 +15,7 @@ import numpy as np
 
 from npformer._version import __version__
 from npformer.backend import cupy_problem, get_backend
-from npformer.backend.numpy.blas import blas_core
-from npformer.backend.numpy.blas_threads import blas_threads
+from npformer.backend.numpy.blas import blas_core, blas_threads
 from npformer.backend.select import auto_kernels, numba_problem
 from npformer.extras import install
 from npformer.io.terminal import GREEN, RED, YELLOW, columns, paint

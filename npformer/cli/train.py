@@ -15,8 +15,7 @@ from typing import Any
 from npformer.cli.answers import Way, answer
 from npformer.cli.common import add_device, add_precision, say
 from npformer.cli.examples import held_out_lines
-from npformer.cli.given import changes_of, given, refuse_other_options
-from npformer.cli.options_text import options_text
+from npformer.cli.given import changes_of, given, options_text, refuse_other_options
 from npformer.cli.rank import in_processes
 from npformer.cli.report import PAGE, write_report
 from npformer.data import Task

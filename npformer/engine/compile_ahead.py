@@ -15,7 +15,7 @@ import numpy as np
 
 from npformer.backend import PLAIN, Ops, Pair
 from npformer.engine.capabilities import capabilities_of
-from npformer.engine.fused_parts import decoder_parts, encoder_parts
+from npformer.engine.fused_decode import decoder_parts, encoder_parts
 from npformer.engine.replica import gradient_replica
 from npformer.engine.static import has_own_ops, is_static
 from npformer.layers import RandomKey
@@ -23,7 +23,7 @@ from npformer.models import Model, Transformer
 
 #: The kernels of a training step besides the operations of its model; "recording" only if steps are recorded.
 OF_A_STEP = ("cross_entropy.forward", "cross_entropy.backward", "adam", "recording")
-#: The kernels of fused decoding: one for the encoder, one for a step (``fused_encode.py``, ``fused_decode.py``).
+#: The kernels of fused decoding: one for the encoder, one for a step (``fused_decode.py``).
 OF_FUSED_DECODING = ("embedding.forward", "linear.forward", "encoder_of_texts", "decoder_steps")
 _ready: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 

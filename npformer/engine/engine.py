@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from npformer.engine import compile_ahead, fused_decode, fused_encode, runner, slots
+from npformer.engine import compile_ahead, fused_decode, runner, slots
 from npformer.engine.capabilities import Capabilities, run_eagerly
 
 
@@ -15,7 +15,7 @@ class FastEngine(Capabilities):
     compile_ahead = staticmethod(compile_ahead.compile_ahead)
     runner_for = staticmethod(runner.runner_for)
     slots_for = staticmethod(slots.SlotRunner)
-    start = staticmethod(fused_encode.start)
+    start = staticmethod(fused_decode.start)
     step = staticmethod(fused_decode.step)
     likeliest = staticmethod(fused_decode.likeliest)
     search = staticmethod(fused_decode.search)

@@ -1,22 +1,124 @@
-"""Fused decoding: one step from tokens to logits, or several steps to tokens, in one call of a kernel.
+"""Fused decoding: one step from tokens to logits, or several steps to tokens, in one call of a kernel; encoding, too.
 
-The kernel is prepared for a version of the model (see ``fused_parts.py``) and then for a state. It is used as long
-as the state keeps the same arrays.
+A kernel that computes all layers of a stack in one call is prepared for one version of a model (see
+``layers/owner.py``). Replacing an array, an option or a layer prepares it again. Values changed in place, as by an
+optimiser, need no new preparation. That of a decoder is then prepared for a state, and used as long as the state keeps
+the same arrays; that of an encoder splits its rows over threads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from operator import attrgetter, is_
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from npformer.engine.capabilities import capabilities_of
-from npformer.engine.fused_parts import LayerParts, Prepared, decoder_parts, prepared
-from npformer.layers import Embedding, Linear
-from npformer.layers.decode_state import DecodeState
+from npformer.engine.static import has_own_ops, is_static
+from npformer.functional import AttentionMask
+from npformer.functional.arrays import namespace
+from npformer.layers import (
+    CacheStack,
+    DecodeState,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    Linear,
+    MultiHeadAttention,
+    ScaledDotProduct,
+)
+from npformer.layers.decoder_layer import DecoderLayer
+from npformer.layers.encoder_layer import EncoderLayer
+from npformer.layers.owner import version_of
+from npformer.layers.stacks import DecoderStack, EncoderStack
 from npformer.models import Decoder, Transformer
-from npformer.models.inputs import next_tokens
+from npformer.models.inputs import next_tokens, token_ids
+from npformer.models.token_input import embed
 from npformer.typing import Array, HostArray
+
+#: model -> (the version for which a kernel was prepared, the kernel).
+Prepared: TypeAlias = "WeakKeyDictionary[Any, tuple[int, Any]]"
+
+
+class LayerParts(NamedTuple):
+    """The weights and options of one layer."""
+
+    norm_order: str
+    activation: str
+    heads: int
+    weights: tuple[Array, ...]  # of each sub-layer in turn: two weights with their biases, γ and β
+
+
+class StackParts(NamedTuple):
+    """The weights and options of a stack."""
+
+    layers: tuple[LayerParts, ...]
+    norm: tuple[Array, Array] | None  # γ and β of the final norm
+    eps: float  # of all norms
+
+
+def encoder_parts(stack: EncoderStack) -> StackParts | None:
+    """An encoder's parts; None if one is not of npformer's own classes, or norms differ in eps."""
+    return _stack_parts(stack, type(stack) is EncoderStack, EncoderLayer, ("self_attention",))
+
+
+def decoder_parts(stack: DecoderStack) -> StackParts | None:
+    """A decoder's parts; None if one is not of npformer's own classes, or norms differ in eps."""
+    return _stack_parts(stack, type(stack) is DecoderStack, DecoderLayer, ("self_attention", "cross_attention"))
+
+
+def _stack_parts(
+    stack: Any, is_known: bool, kind: type[EncoderLayer | DecoderLayer], attentions: tuple[str, ...]
+) -> StackParts | None:
+    norms: list[Any] = [
+        getattr(layer, f"norm{i + 1}", None) for layer in stack.layers for i in range(len(attentions) + 1)
+    ]
+    norms += [] if stack.norm is None else [stack.norm]
+    if not is_known or any(type(norm) is not LayerNorm for norm in norms):
+        return None
+    layers, eps = [_layer_parts(layer, kind, attentions) for layer in stack.layers], {norm.eps for norm in norms}
+    known = tuple(layer for layer in layers if layer is not None)
+    if len(known) < len(layers) or len(eps) != 1:
+        return None
+    return StackParts(known, None if stack.norm is None else (stack.norm.gamma.data, stack.norm.beta.data), eps.pop())
+
+
+def _layer_parts(layer: Any, kind: type[EncoderLayer | DecoderLayer], names: tuple[str, ...]) -> LayerParts | None:
+    """A layer's parts; None if it, or one of its sub-layers, is of another class."""
+    if type(layer) is not kind or type(layer.feed_forward) is not FeedForward:
+        return None
+    attentions = [getattr(layer, name) for name in names]
+    heads = {one.num_heads for one in attentions if _is_plain(one)}
+    if len(heads) != 1 or not all(map(_is_plain, attentions)):
+        return None
+    sub_layers = [*((one, one.output) for one in attentions), (layer.feed_forward.up, layer.feed_forward.down)]
+    weights = []
+    for i, (first, second) in enumerate(sub_layers):
+        norm = getattr(layer, f"norm{i + 1}")
+        pairs = (first.weight, first.bias, second.weight, second.bias, norm.gamma, norm.beta)
+        weights += [parameter.data for parameter in pairs]
+    return LayerParts(layer.norm_order, layer.feed_forward.activation, heads.pop(), tuple(weights))
+
+
+def _is_plain(attention: Any) -> bool:
+    """Whether this is softmax attention without rotation or bias."""
+    if type(attention) is not MultiHeadAttention or type(attention.output) is not Linear:
+        return False
+    return type(attention.mechanism) is ScaledDotProduct and attention.rotation is None and attention.score_bias is None
+
+
+def prepared(cache: Prepared, model: Any, parts_of: Callable[[Any], Any], prepare: Callable[[Any], Any]) -> Any:
+    """The result of prepare(parts_of(model)) for this version of the model.
+
+    None if the model has no such parts, is not static, or has other kernels.
+    """
+    version = version_of(model)
+    entry = cache.get(model)
+    if entry is None or entry[0] != version:
+        parts = parts_of(model) if is_static(model) and has_own_ops(model) else None
+        cache[model] = entry = (version, None if parts is None else prepare(parts))
+    return entry[1]
 
 
 class DecoderParts(NamedTuple):
@@ -118,3 +220,43 @@ def _parts(model: Transformer) -> DecoderParts | None:
         model.generator.weight.data,
         model.generator.bias.data,
     )
+
+
+_encoders: Prepared = WeakKeyDictionary()
+
+
+def start(model: Transformer, src: Array, max_len: int) -> DecodeState:
+    """model.start(src, max_len), encoding as ``encode`` does; a model with a start of its own does as that says."""
+    with capabilities_of(model).on_one_thread():
+        if getattr(model.start, "__func__", None) is not Transformer.start:
+            return model.start(src, max_len)
+        return model.start(src, max_len, encode=partial(encode, model))
+
+
+def encode(model: Transformer, src: Array) -> tuple[Array, AttentionMask]:
+    """model.encode(src), with the rows split over threads. Each makes one fused call if there is a kernel for it."""
+    src, engine = token_ids("src", src, model.config.src_vocab_size, model.backend), capabilities_of(model)
+    size = -(-src.shape[0] // engine.parts_of(src.shape[0] * src.shape[1] * model.config.d_model))
+    parts = [src[start : start + size, :] for start in range(0, src.shape[0], size)]
+    memories: list[Array] = [None] * len(parts)
+
+    def read(i: int) -> None:
+        memories[i] = fused_encode(model, parts[i])
+        if memories[i] is None:
+            memories[i], _ = model.encode(parts[i])
+
+    engine.in_threads([partial(read, i) for i in range(len(parts))])
+    return namespace(src).concat(memories, axis=0), AttentionMask(key_visible=src != model.config.pad_id)
+
+
+def fused_encode(model: Transformer, src: Array) -> Array | None:
+    """The memory (B, S, C) of src (B, S), checked token ids; None if there is no kernel for this case."""
+    prepare = capabilities_of(model).encoder_of_texts
+    if prepare is None:
+        return None
+    encoder = prepared(_encoders, model, lambda model: encoder_parts(model.encoder), prepare)
+    if encoder is None:
+        return None
+    x = embed(CacheStack(model, inference=True), model.src_embedding, model.src_positions, model.dropout, src)
+    memory: Array | None = encoder(x, src != model.config.pad_id)
+    return memory

@@ -9,7 +9,7 @@ from functools import cache, partial
 from npformer.backend.backend import Backend
 from npformer.backend.fallback import with_fallback
 from npformer.backend.numpy import CAREFUL
-from npformer.backend.numpy.blas_threads import one_blas_thread
+from npformer.backend.numpy.blas import one_blas_thread
 from npformer.engine.engine import FastEngine
 from npformer.engine.numpy_adam import adam_update
 from npformer.engine.thread_pool import ThreadPool

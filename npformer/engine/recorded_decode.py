@@ -24,8 +24,7 @@ from npformer.engine.capabilities import capabilities_of
 from npformer.engine.capture import Driver, free_if_full
 from npformer.engine.cuda.attention_arguments import strided, with_neighbours
 from npformer.engine.cuda.device_runtime import DeviceRuntime, warps, whole_blocks
-from npformer.engine.fused_decode import of_state
-from npformer.engine.fused_parts import Prepared, prepared
+from npformer.engine.fused_decode import Prepared, of_state, prepared
 from npformer.engine.static import is_npformers
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace

@@ -11,12 +11,16 @@ the K/R − 1 that follow, and shares them out to its threads in the same way.
     update    Adam's in K parts of the arena that end where blocks do
 
 A thread adds up its leaves as they come, so it has 1 + log₂(K/(R·threads)) arenas of gradients, and a rank one more for
-what arrives (``exchange.py``). With a sharded optimiser (ZeRO, stage 1: Rajbhandari et al. 2019, arXiv:1910.02054) a
+what arrives. With a sharded optimiser (ZeRO, stage 1: Rajbhandari et al. 2019, arXiv:1910.02054) a
 rank keeps the moments of its own part alone, updates that, and sends the new values in place of the gradients. All of
 it gives the same bits.
 
 Every rank makes the whole batch from the seed and the step, so N, the tokens that count in it, is counted and not asked
 for. (The mean of the ranks' means would let a token in a rank full of padding weigh more.)
+
+Rank r of R owns the r-th part of a flat array (n,), of whole blocks (``optim/blocks.py``). A sum over ranks takes one
+exchange of 2·n·(R − 1)/R numbers a rank, as a ring's does: each rank is sent what the others have for its part, adds it
+in the tree, and sends the sum to all.
 """
 
 from __future__ import annotations
@@ -25,22 +29,23 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import add, iadd
-from typing import Any
+from typing import Any, TypeVar
 
-from npformer.backend import Arena
-from npformer.backend.numpy.blas_threads import one_blas_thread
+import numpy as np
+
+from npformer.backend import Arena, Device
+from npformer.backend.numpy.blas import one_blas_thread
 from npformer.engine.capabilities import capabilities_of
-from npformer.engine.communicator import Communicator
+from npformer.engine.communicator import Communicator, Request
 from npformer.engine.compile_ahead import compile_ahead
-from npformer.engine.exchange import Exchange, Item, Result
 from npformer.engine.shards import Shards
 from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
 from npformer.models import Model
-from npformer.optim.blocks import add_by_tree, block_squares, tree_sum
+from npformer.optim.blocks import BLOCK, add_by_tree, block_squares, parts_of, tree_sum
 from npformer.optim.step_inputs import Shard, StepInputs, shards_of
 from npformer.training.step import TrainStep
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 #: The shards of one slot, one for each micro-batch that has rows for it.
 Leaf = Sequence[Shard]
@@ -180,3 +185,65 @@ class SlotRunner:
 def _function(method: Callable[[Array], Array]) -> Callable[[Array], Array]:
     """The method as a function, which the copy of an optimiser shares."""
     return lambda part: method(part)
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Exchange:
+    """One rank's exchanges about flat arrays (size,) that are cut into so many parts, some of them its own."""
+
+    def __init__(self, ranks: Communicator, device: Device, size: int, count: int) -> None:
+        self.ranks, self.parts = ranks, parts_of(size, count)
+        width = count // ranks.size
+        groups = [self.parts[i : i + width] for i in range(0, count, width)]
+        self.places = [slice(group[0].start, group[-1].stop) for group in groups]  # of each rank
+        self.own, self.place = groups[ranks.rank], self.places[ranks.rank]
+        self._device = device
+        self._arriving: list[Array] = []
+
+    def add(self, flat: Array, have: Sequence[bool]) -> None:
+        """Sum flat (n,) of all ranks that have one, into this rank's place of its own; the rest stays as it is."""
+        if self.ranks.size == 1:
+            return
+        mine = flat[self.place]
+        if not self._arriving:
+            self._arriving = [namespace(mine).empty_like(mine) for _ in self.places]
+        self.ranks.all_to_all([flat[place] for place in self.places], self._arriving).wait()
+        total = add_by_tree([x if is_there else None for x, is_there in zip(self._arriving, have, strict=True)], iadd)
+        if total is not None:
+            mine[...] = total
+
+    def share(self, flat: Array) -> None:
+        """Fill flat (n,) with every rank's place."""
+        if self.ranks.size > 1:
+            views = [flat[place] for place in self.places]
+            self.ranks.all_gather(views[self.ranks.rank], views).wait()
+
+    def whole(self, mine: Array) -> Array:
+        """The flat array (n,), on every rank, whose place of each rank that one passes."""
+        return self._gathered(mine, self.places)
+
+    def blocks(self, sums: Array) -> Array:
+        """A number of each block, from those of this rank's blocks."""
+        return self._gathered(sums, [slice(x.start // BLOCK, -(-x.stop // BLOCK)) for x in self.places])
+
+    def numbers(self, mine: Sequence[float]) -> tuple[Request, HostArray]:
+        """Begin to tell all a few numbers (k,). Returns the request, and (R, k) in float64, which its end fills."""
+        every = np.zeros((self.ranks.size, len(mine)))
+        return self.ranks.on_host.all_gather(np.asarray(mine, np.float64), list(every)), every
+
+    def deal(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """work(item) of each, in order, on every rank: rank r does items r, r + R, …; results are what JSON knows."""
+        rank, size = self.ranks.rank, self.ranks.size
+        hands = [[work(item) for i, item in enumerate(items) if i % size == rank]]
+        if size > 1:
+            hands = self.ranks.gather_json(hands[0])
+        return [hands[i % size][i // size] for i in range(sum(map(len, hands)))]
+
+    def _gathered(self, mine: Array, places: Sequence[slice]) -> Array:
+        """The flat array whose places the ranks pass."""
+        flat = self._device.zeros((places[-1].stop,), mine.dtype.name)
+        self.ranks.all_gather(mine, [flat[place] for place in places]).wait()
+        return flat

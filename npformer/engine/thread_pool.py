@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 from weakref import WeakSet
 
-from npformer.backend.numpy.blas_threads import one_blas_thread
+from npformer.backend.numpy.blas import one_blas_thread
 
 Job = Callable[[], Any]
 

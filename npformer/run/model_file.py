@@ -3,6 +3,7 @@
 A file may come from an untrusted source. Its configuration is compared with its table of arrays before any number is
 read or a model is built. A SHA-256 in the metadata covers the rest of the file's content. A model that could not be
 loaded again is not saved. A tokenizer goes along in the metadata, so that ``npformer decode FILE`` can read texts.
+Its classes do, too.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from npformer.backend import Backend, get_backend
-from npformer.data import Tokenizer
-from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError
+from npformer.data import Characters, MarkedWords, SpelledWords, Tokenizer, Vocabulary, WordPiece, Words
+from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, NpformerError
 from npformer.io.atomic_files import describe, write_atomically
 from npformer.layers.owner import version_of
 from npformer.models import Model, build_model
@@ -41,11 +42,65 @@ from npformer.run.model_arrays import (
     set_arrays,
     table_of,
 )
-from npformer.run.model_text import text_in, text_metadata
 from npformer.run.option_types import fitted, shown
 from npformer.run.tasks import ANSWERS
 from npformer.run.trained import Trained, read_trained, run_of
 from npformer.typing import HostArrays, Tensors
+
+TOKENIZERS: dict[str, type[Tokenizer]] = {
+    kind.__name__: kind for kind in (Characters, MarkedWords, SpelledWords, WordPiece, Words)
+}
+
+
+def text_metadata(tokenizer: Tokenizer | None, classes: Sequence[str], config: ModelConfig) -> dict[str, str]:
+    """The metadata of a tokenizer and of classes; none without a tokenizer. Raises CheckpointError if one is unfit."""
+    if tokenizer is None:
+        return {}
+    kind = type(tokenizer).__name__
+    if TOKENIZERS.get(kind) is not type(tokenizer):
+        raise CheckpointError(
+            f"tokenizer: expected one of {', '.join(TOKENIZERS)}, got {kind}; leave it out, and keep it yourself"
+        )
+    if problem := _misfit(tokenizer, classes, config):
+        raise CheckpointError(problem)
+    return {"tokenizer": json.dumps([kind, *tokenizer.vocabulary.pieces]), "classes": json.dumps(list(classes))}
+
+
+def text_in(metadata: Mapping[str, str], config: ModelConfig, source: str) -> tuple[Tokenizer | None, tuple[str, ...]]:
+    """The tokenizer and the classes in the metadata; None and () if it has none. Raises CheckpointError."""
+    if "tokenizer" not in metadata:
+        return None, ()
+    try:
+        kind, *pieces = _texts(metadata["tokenizer"])
+        classes = _texts(metadata.get("classes", "[]"))
+        tokenizer = TOKENIZERS[kind](Vocabulary(tuple(pieces)))
+        if problem := _misfit(tokenizer, classes, config):
+            raise ConfigError(problem)
+    except (NpformerError, LookupError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{source}: expected a tokenizer that fits the model, got: {error}") from error
+    return tokenizer, tuple(classes)
+
+
+def _texts(text: str) -> list[str]:
+    found: Any = json.loads(text)
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        raise ValueError(f"expected a list of texts, got {shown(found)}")
+    return found
+
+
+def _misfit(tokenizer: Tokenizer, classes: Sequence[str], config: ModelConfig) -> str:
+    """What does not fit the sizes of the model; "" if all does."""
+    sizes = {
+        getattr(config, name) for name in ("vocab_size", "src_vocab_size", "tgt_vocab_size") if hasattr(config, name)
+    }
+    if sizes != {len(tokenizer.vocabulary)}:
+        told = " and ".join(map(str, sorted(sizes)))
+        return f"tokenizer: expected a vocabulary of {told} pieces, as the model has, got {len(tokenizer.vocabulary)}"
+    count = 0 if getattr(config, "head", "masked") == "masked" else getattr(config, "num_classes", None) or 0
+    if len(classes) != count:
+        return f"classes: expected {count} names, [PAD] first, as the model has, got {len(classes)}"
+    return ""
+
 
 FORMAT = "npformer-model-2"
 AS_IT_IS = "go back to an earlier one, or accept it with expect_finite=False"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from npformer.backend import Arena, Backend, Ops, Pair
-from npformer.backend.numpy.blas_threads import one_blas_thread
+from npformer.backend.numpy.blas import one_blas_thread
 from npformer.errors import ConfigError
 from npformer.io.progress_bar import Bar
 from npformer.io.seconds import now, since

@@ -4,6 +4,8 @@ A checkpoint holds everything that a resumed run needs: parameters, buffers, mom
 and the loss summed since the last log line. Batches and dropout masks are functions of the seed and the
 step, and the learning rate is a function of the step, so there is no other state. A resumed run repeats the
 uninterrupted one bit for bit (on the same machine, with the same versions, BLAS core and thread count).
+
+The way on after a run has diverged: the last sound checkpoint, or a new run. Finite numbers may be far too large.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import math
 import signal
 from collections.abc import Mapping
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,20 +23,50 @@ from npformer.data import PAD_ID, Task
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
 from npformer.io.printable import shell_words
 from npformer.io.seconds import now, rate, since
-from npformer.models import Transformer
-from npformer.run.checkpoint import Checkpoint, prune, save_checkpoint
+from npformer.models import Model, Transformer
+from npformer.run import metrics
+from npformer.run.checkpoint import Checkpoint, list_checkpoints, load_checkpoint, prune, save_checkpoint
 from npformer.run.directory import RunDirectory
-from npformer.run.model_arrays import copy_arrays, saved_arrays
+from npformer.run.model_arrays import copy_arrays, model_arrays, model_arrays_of, saved_arrays, set_arrays
 from npformer.run.options import TrainingOptions
 from npformer.training.conditions import patience_in, versions
-from npformer.training.divergence import way_on
 from npformer.training.evaluation import Evaluation, evaluate_task
 from npformer.training.journal import Journal, Listeners, Silent
-from npformer.training.progress import Progress
+from npformer.training.progress import Progress, TimeLeft
 from npformer.training.signals import StopRequest, stop_on_signals
 from npformer.training.step import TrainStep
-from npformer.training.time_left import TimeLeft
 from npformer.typing import HostArrays, Tensors
+
+FAR = 2  # a held-out loss of more than so many times that of an untrained model is worth less than a new run
+
+
+def way_on(run: RunDirectory, model: Model, task: Task, options: TrainingOptions) -> str:
+    """How to go on with a run that has diverged, in words. model is lent to the checkpoints that are tried."""
+    rate, saved = options.learning_rate, list_checkpoints(run.checkpoints)
+    first = next((line["loss"] for line in metrics.read(run.metrics_path) if line.get("kind") == "train"), np.inf)
+    most = min(FAR * first, 1e300)  # NaN if the first loss is
+    sound = next((path for path in reversed(saved) if _held_out_loss(path, model, task, options) <= most), None)
+    if sound is None:
+        none = "no checkpoint has a sound held-out loss" if saved else "there is no checkpoint"
+        return f"{none}. Start a new run with a learning_rate below {rate:g}, or with clip_norm"
+    again = f"npformer train --resume {shell_words(run.path)} --set learning_rate={rate / 10:g}"
+    if sound == saved[-1]:
+        return f"the last checkpoint, {sound.name}, is sound: go on from it with a smaller rate: {again}"
+    away = shell_words("mv", *saved[saved.index(sound) + 1 :], run.path)
+    return f"{sound.name} is sound, and what was saved after it is not: move that away: {away}; then go on: {again}"
+
+
+def _held_out_loss(path: Path, model: Model, task: Task, options: TrainingOptions) -> float:
+    """The held-out loss of a checkpoint's model, computed in this one; NaN if the checkpoint cannot be read."""
+    before = {name: np.array(array) for name, array in model_arrays(model).items()}
+    try:
+        set_arrays(model, model_arrays_of(load_checkpoint(path)), str(path))
+        with np.errstate(all="ignore"):
+            return evaluate_task(model, task, options.eval_examples).loss
+    except CheckpointError:
+        return np.nan
+    finally:
+        set_arrays(model, before, str(path))
 
 
 class Trainer:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.check.precision.formats import FORMATS
-from npformer.check.precision.nearby import Coefficients, Errors, Places
-from npformer.check.precision.nearby_row import Compared, row_of
+from npformer.check.precision.nearby import Coefficients, Compared, Errors, Places, row_of
 from npformer.check.report import RIGHT, UNCLEAR, WRONG
 
 N = np.array([4.0, -2.0, 3.0, 1.0])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from npformer.check.precision.formats import FORMATS
-from npformer.check.precision.own_forward import LAMBDA, by_own_forward
+from npformer.check.precision.low_precision import LAMBDA, by_own_forward
 from npformer.check.report import RIGHT, UNCLEAR, WRONG
 from tests.check.functions import forward_alone
 

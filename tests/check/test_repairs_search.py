@@ -10,7 +10,7 @@ import pytest
 
 from npformer.check import gradcheck
 from npformer.check.adapters.stateful import from_object
-from npformer.check.repairs import budget
+from npformer.check.repairs import search
 from tests.check.functions import normals, told
 from tests.check.own_code import Plus, Untransposed, changed, line_of
 
@@ -232,9 +232,9 @@ def test_names_that_are_never_used_are_a_hint_and_no_cause():
 def test_what_was_not_tried_is_said(limit, monkeypatch):
     ticks = count()
     if limit == "count":
-        monkeypatch.setattr(budget, "MOST_CHANGES", 20)
+        monkeypatch.setattr(search, "MOST_CHANGES", 20)
     else:
-        monkeypatch.setattr(budget, "now", lambda: next(ticks) / 10)
+        monkeypatch.setattr(search, "now", lambda: next(ticks) / 10)
     text = told(*NO_CAUSE)
     tried, _, rest = text.rpartition("; ")[2].partition(" of ")
     assert rest.endswith(" changes were tried")
@@ -251,7 +251,7 @@ class Terminal(io.StringIO):
 def test_a_long_search_shows_a_bar_on_a_terminal_alone(stream, is_long, monkeypatch):
     ticks, shown = count(), stream()
     if is_long:
-        monkeypatch.setattr(budget, "now", lambda: next(ticks) / 50)
+        monkeypatch.setattr(search, "now", lambda: next(ticks) / 50)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", shown)
     told(*NO_CAUSE)
@@ -278,7 +278,7 @@ def test_no_cause_is_sought_where_none_is_asked_for(monkeypatch):
 
 def test_a_change_may_neither_run_for_long_nor_fill_the_memory(monkeypatch):
     """`n` steps could become `n**2`, and a product a table of all pairs."""
-    monkeypatch.setattr(budget, "MORE_LINES", 100)
+    monkeypatch.setattr(search, "MORE_LINES", 100)
 
     def forward(x):
         return np.cumsum(x), len(x)
@@ -292,5 +292,5 @@ def test_a_change_may_neither_run_for_long_nor_fill_the_memory(monkeypatch):
 
     (row,) = gradcheck((forward, backward), normals(0)(300)).rows
     assert row.verdict == "WRONG"
-    with budget.bounded_memory(), pytest.raises(MemoryError):
-        np.ones(budget.MOST_BYTES // 4)
+    with search.bounded_memory(), pytest.raises(MemoryError):
+        np.ones(search.MOST_BYTES // 4)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.check.precision.allowed import Drawn, allowed, justified
 from npformer.check.precision.formats import STORED, rounded
 from npformer.check.precision.rounding import Level, Rounding
+from npformer.check.precision.tolerance import Drawn, allowed, justified
 from npformer.errors import ConfigError
 from tests.check.functions import normal
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from npformer.cli.options_text import table
+from npformer.cli.given import table
 from npformer.run.option_table import option_rows
 
 

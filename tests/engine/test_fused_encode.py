@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import get_backend
-from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threads
+from npformer.backend.numpy.blas import blas_threads, can_set_blas_threads
 from npformer.engine import fused_encode as module
 
 

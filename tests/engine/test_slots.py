@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import Pair, get_backend
-from npformer.backend.numpy.blas_threads import blas_threads
+from npformer.backend.numpy.blas import blas_threads
 from npformer.errors import ConfigError
 from npformer.optim.blocks import BLOCK, add_by_tree, block_squares, parts_of, tree_sum
 from tests.engine.conftest import CASES, build, new_step, trained

@@ -14,7 +14,7 @@ from weakref import ref
 import numpy as np
 import pytest
 
-from npformer.backend.numpy.blas_threads import blas_threads
+from npformer.backend.numpy.blas import blas_threads
 from npformer.engine import thread_pool as module
 from npformer.engine.thread_pool import ThreadPool
 

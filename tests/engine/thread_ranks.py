@@ -2,7 +2,7 @@
 
 import threading
 
-from npformer.backend.numpy.blas_threads import one_blas_thread
+from npformer.backend.numpy.blas import one_blas_thread
 from npformer.engine.communicator import Communicator, Request
 from npformer.errors import RankLostError
 

@@ -9,8 +9,7 @@ import pytest
 
 from npformer.errors import DTypeError, ShapeError
 from npformer.plotting import draw_attention
-from npformer.plotting.attention import attention_key, attention_maps
-from npformer.plotting.cells import LEVELS
+from npformer.plotting.attention import LEVELS, attention_key, attention_maps
 from tests.plotting.figures import expect_inside, paths, texts, tree
 
 KINDS = {"hidden": -1.0, "warn": -2.0}

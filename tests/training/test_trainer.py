@@ -11,7 +11,7 @@ from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, I
 from npformer.run import RunDirectory, metrics
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
 from npformer.run.trained import load_latest
-from npformer.training import Evaluation, Trainer, TrainStep, conditions, divergence
+from npformer.training import Evaluation, Trainer, TrainStep, conditions
 from npformer.training import trainer as module
 from npformer.training.assemble import assemble
 from tests.outputs import unchanged
@@ -255,7 +255,7 @@ def test_an_infinite_loss_is_not_sound_without_metrics_either(make_spoiled, monk
             trainer.step.model.arena.values.fill(np.nan)
 
     trainer = make_spoiled(spoil, save_every=1, log_every=9)
-    monkeypatch.setattr(divergence, "evaluate_task", lambda *args: Evaluation(np.inf, 0.0, 0.0, 3, ()))
+    monkeypatch.setattr(module, "evaluate_task", lambda *args: Evaluation(np.inf, 0.0, 0.0, 3, ()))
     with pytest.raises(DivergedError, match="no checkpoint has a sound held-out loss"):
         trainer.train()
 

@@ -8,6 +8,8 @@ continues in the changed source. A function with unbounded loops is not changed,
 
 The verdict's limit is one of a tensor's size, and some errors are hardly larger: a change that hides one among larger
 numbers meets the limit, too. What undoes the mistake leaves nothing of the error, so a share of it is the limit here.
+
+A search is bounded in changes and in time, and each change in memory and in the lines that it runs.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -28,7 +31,6 @@ from npformer.check.behaviour import counted_lines
 from npformer.check.checkable import as_numpy
 from npformer.check.diagnosis.mutants import elements
 from npformer.check.measures import largest, max_abs
-from npformer.check.repairs.budget import MORE_LINES, TIMES_LINES, Budget, bounded_memory
 from npformer.check.repairs.edits import INVENTED, SIMPLE, UNUSED, WITH_KERNELS
 from npformer.check.repairs.nodes import SCOPES, Edit, Known, Site, has_scope, is_real, located, parsed, sites
 from npformer.check.repairs.source import Source, constants_of, helpers_of, parts_of, pool, source_of, unused_in
@@ -36,7 +38,64 @@ from npformer.check.repairs.spelling import Spelling
 from npformer.check.repairs.trial import Trial, trials_of
 from npformer.check.report import WRONG
 from npformer.check.subject import Called, Subject, Upstream
+from npformer.io.progress_bar import Bar
+from npformer.io.seconds import now
 from npformer.typing import HostArray, HostArrays, Tensors
+
+#: The most changes that are tried, and for how long; after a moment with a bar.
+MOST_CHANGES, SECONDS, SECONDS_WITH_KERNELS, MOMENT = 150_000, 10.0, 30.0, 2.0
+
+#: Bytes beyond what the process has when a search begins; and of the lines that run without a change, with one.
+MOST_BYTES, TIMES_LINES, MORE_LINES = 1 << 30, 100, 10_000
+
+
+@contextlib.contextmanager
+def bounded_memory() -> Iterator[None]:
+    """Within this context an allocation beyond MOST_BYTES raises MemoryError, where the system can."""
+    try:
+        import resource
+
+        with open("/proc/self/statm") as held:
+            used = int(held.read().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = used + MOST_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most if soft == resource.RLIM_INFINITY else min(most, soft), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+class Budget:
+    """Counts the changes and the time; draws a bar on a terminal."""
+
+    def __init__(self, kept: contextlib.ExitStack) -> None:
+        self._began, self._kept, self.tried, self.seen = now(), kept, 0, 0
+        self._bar: Bar | None = None
+        self.is_left, self.with_kernels = True, False
+
+    @property
+    def seconds(self) -> float:
+        return SECONDS_WITH_KERNELS if self.with_kernels else SECONDS
+
+    def taken(self) -> float:
+        return now() - self._began
+
+    def allows_one(self) -> bool:
+        """Whether one more change is tried."""
+        self.seen += 1
+        self.is_left = self.is_left and self.tried < MOST_CHANGES and self.taken() < self.seconds
+        if not self.is_left:
+            return False
+        if self.taken() > MOMENT:
+            self._bar = self._bar or self._kept.enter_context(Bar("looking for the cause", MOST_CHANGES, sys.stderr))
+            self._bar.reach(self.tried)
+        self.tried += 1
+        return True
+
 
 #: Relative to a tensor's largest entry: gradients this near are worth a verdict, if they are nearer than before.
 AGREES = 1e-7

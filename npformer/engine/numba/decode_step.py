@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.fallback import takes_real
-from npformer.backend.numpy.blas_threads import one_blas_thread
+from npformer.backend.numpy.blas import one_blas_thread
 from npformer.backend.workspace import address
 from npformer.engine.numba import work_sharing
 from npformer.engine.numba.beam_choice import Beams

@@ -21,8 +21,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from npformer.backend.numpy.blas import blas_product
-from npformer.backend.numpy.blas_threads import blas_thread_counter
+from npformer.backend.numpy.blas import blas_product, blas_thread_counter
 from npformer.engine.numba.compiling import FASTMATH, inlined
 from npformer.engine.numba.intel import intel_product
 

@@ -6,8 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from npformer.engine.fused_decode import step
-from npformer.engine.fused_encode import encode, fused_encode
+from npformer.engine.fused_decode import encode, fused_encode, step
 from npformer.engine.numba import decode_step, work_sharing
 from npformer.engine.numba.decode_step import FEW_TOKENS, decoder_steps
 from npformer.engine.numba.encode_texts import QUERIES
