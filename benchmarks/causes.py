@@ -12,12 +12,11 @@ Exit code: 0 a report was made, 2 bad input.
 
 import copy
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 
 import npformer as npf
-from benchmarks import machine, report
+from benchmarks import machine, page_tables, report
 from benchmarks.options import add_save, bare_parser
 from npformer.data import SequenceTask
 from npformer.explain.causes import causes
@@ -30,25 +29,8 @@ from npformer.optim import Constant, WarmupCosine
 SEEDS = range(5)
 SOUND_RUNS = 20
 LEAST_NAMED, MOST_ACCUSED = 35, 1
-
-
-class Kind(NamedTuple):
-    """A kind of fault, and the name of its cause."""
-
-    cause: str  # that must be named first
-    planted: str  # before a step of a sound run
-
-
-KINDS = (
-    Kind("labels", "the targets of three sequences of the batch are exchanged for wrong letters"),
-    Kind("rate", "the step is made at ten times the rate of its schedule"),
-    Kind("warm-up", "the second step of a fresh model is made at the full rate, 0.1, where a warm-up is needed"),
-    Kind("clipping", "the gradient is clipped to a hundredth of its usual norm, for this step alone"),
-    Kind("norm", "the gains of one normalisation are 20 times what they were"),
-    Kind("moments", "both of Adam's moments are 0, as after a resume that lost them, but t goes on"),
-    Kind("decay", "AdamW's weight decay takes a third of every matrix"),
-    Kind("attention", "the queries of one attention are 30 times what they were, so that its softmax saturates"),
-)
+#: What is planted before a step of a sound run, and must be named first; ``PLANT`` does it.
+KINDS = ("labels", "rate", "warm-up", "clipping", "norm", "moments", "decay", "attention")
 STEPS, BATCH, PEAK, WARMUP, HIGH = 500, 32, 5e-3, 50, 0.1
 
 
@@ -81,7 +63,7 @@ def trained(seed):
 
 
 def wrong_labels(task, step, batch):
-    """Three sequences get other letters."""
+    """The targets of three sequences of the batch are exchanged for wrong letters."""
     targets = np.array(batch[-1])
     letters = targets > 2  # after padding, begin and end
     first, size = 3, len(task.vocabulary) - 3
@@ -91,40 +73,40 @@ def wrong_labels(task, step, batch):
 
 
 def too_large_a_rate(task, step, batch):
-    """Ten times that of its schedule."""
+    """The step is made at ten times the rate of its schedule."""
     schedule = step.schedule
     step.schedule = lambda number: 10 * schedule(number)
     return batch
 
 
 def cut(task, step, batch):
-    """A hundredth of the usual norm of the gradient."""
+    """The gradient is clipped to a hundredth of its usual norm, for this step alone."""
     t, beta2 = step.optimizer.t, step.optimizer.betas[1]
     step.clip_norm = 0.01 * float(np.sqrt(step.optimizer.v.sum() / (1 - beta2**t)))
     return batch
 
 
 def broken_norm(task, step, batch):
-    """Gains 20 times as large."""
+    """The gains of one normalisation are 20 times what they were."""
     norms = [p for name, p in step.model.named_parameters() if name.endswith(".gamma")]
     norms[step.seed % len(norms)].data[...] *= 20
     return batch
 
 
 def lost_moments(task, step, batch):
-    """Nothing is left of them."""
+    """Both of Adam's moments are 0, as after a resume that lost them, but t goes on."""
     step.optimizer.m[...] = step.optimizer.v[...] = 0
     return batch
 
 
 def much_decay(task, step, batch):
-    """A third of every matrix."""
+    """AdamW's weight decay takes a third of every matrix."""
     step.optimizer.weight_decay = 1 / 3 / step.learning_rate
     return batch
 
 
 def saturated(task, step, batch):
-    """Queries 30 times as large."""
+    """The queries of one attention are 30 times what they were, so that its softmax saturates."""
     queries = [p for name, p in step.model.named_parameters() if name.endswith("query.weight")]
     queries[step.seed % len(queries)].data[...] *= 30
     return batch
@@ -138,7 +120,7 @@ PLANT = {
 
 def planted(cause, seed):
     """The change by a step in which this cause is planted."""
-    if cause == "warm-up":
+    if cause == "warm-up":  # the second step of a fresh model is made at the full rate
         task, step = fresh(seed, schedule=Constant(HIGH))
         train(task, step, 1)
         return change_of(made(step, task.batch(2, BATCH)))
@@ -160,7 +142,7 @@ def score(seeds, sound_runs=SOUND_RUNS):
     """Yields a row for each step: what was planted, or "sound", and the causes that are named."""
     for seed in seeds:
         for kind in KINDS:
-            yield row_of(kind.cause, seed, planted(kind.cause, seed))
+            yield row_of(kind, seed, planted(kind, seed))
     for number in range(sound_runs):
         yield row_of("sound", number, sound(number))
 
@@ -185,9 +167,10 @@ def main(argv=None):
         rows.append(row)
         report.progress(f"{len(rows)}: {row['planted']} {row['seed']}: {', '.join(row['named']) or 'nothing'}")
     report.progress("")
-    report.say(text(rows), args.json)
     about = machine.describe([], True, "numpy", ["float32", "float64"])
-    report.finish_rows({"benchmark": "causes", "machine": about, "summary": summary(rows)}, rows, args)
+    head = {"benchmark": "causes", "machine": about, "summary": summary(rows)}
+    report.say(page_tables.causes([{"file": "not saved", **head}]), args.json)
+    report.finish_rows(head, rows, args)
     return 0
 
 
@@ -195,23 +178,11 @@ def summary(rows):
     """How often each planted cause was named first, named at all; and how many sound steps were accused."""
     found = {}
     for kind in KINDS:
-        of = [row["named"] for row in rows if row["planted"] == kind.cause]
-        found[kind.cause] = {
-            "steps": len(of), "first": sum(named[:1] == [kind.cause] for named in of),
-            "named": sum(kind.cause in named for named in of),
-        }  # fmt: skip
+        of = [row["named"] for row in rows if row["planted"] == kind]
+        first, named = sum(each[:1] == [kind] for each in of), sum(kind in each for each in of)
+        found[kind] = {"steps": len(of), "first": first, "named": named}
     sound = [row["named"] for row in rows if row["planted"] == "sound"]
     return {"planted": found, "sound": len(sound), "accused": sum(map(bool, sound))}
-
-
-def text(rows):
-    """Each step that is misjudged, then the counts."""
-    found = summary(rows)
-    bad = [row for row in rows if row["named"][:1] != ([] if row["planted"] == "sound" else [row["planted"]])]
-    lines = [f"{row['planted']}, seed {row['seed']}: named {', '.join(row['named']) or 'nothing'}" for row in bad]
-    table = [[name, *map(str, counts.values())] for name, counts in found["planted"].items()]
-    last = f"{found['accused']} of {found['sound']} sound steps accused"
-    return "\n".join([*lines, "", report.table(("planted", "steps", "named first", "named"), table), "", last])
 
 
 if __name__ == "__main__":

@@ -8,16 +8,12 @@ own, if there are so many.
 """
 
 import itertools
-import tempfile
-from pathlib import Path
 
 from benchmarks import page_tables
-from benchmarks.harness import Entry, contenders
+from benchmarks.harness import Entry
 from benchmarks.options import answered, imports_of, new_parser, numbers
-from benchmarks.own.model import save_weights
-from benchmarks.train_step import FORMS, measured
+from benchmarks.train_step import FORMS, of_each
 from npformer.cli.processes import starting
-from npformer.models.presets import PRESETS
 
 COUNT = 2
 #: Name -> processes, slots, and whether they share the moments out.
@@ -37,17 +33,11 @@ def main():
 
 def results(args, environment):
     """Measure each size at each rate."""
-    for size, rate in itertools.product(args.size, args.dropout):
-        with tempfile.TemporaryDirectory() as folder:
-            weights = save_weights(PRESETS[size], Path(folder)) if args.torch else ""
-            started = entries(args, size, rate, weights, f"{folder}/ranks")
-            with contenders(started, environment) as children:
-                yield measured(children, size, rate, "float32", args.budget)
+    return (result for _, result in of_each(args, environment, entries))
 
 
-def entries(args, size, rate, weights, meeting):
+def entries(args, common, of_peers):
     """npformer's ways with each requested kernel table, and PyTorch in its forms."""
-    common = {"size": size, "dropout": rate, "device": "numpy"}
     found = []
     for kernels, (way, (count, slots, shared)) in itertools.product(args.kernels, OURS.items()):
         options = {**common, "kernels": kernels, "slots": slots, "shared": shared, "alone": True}
@@ -55,7 +45,7 @@ def entries(args, size, rate, weights, meeting):
         where = ("benchmarks.own.train:train", options, imports_of(kernels), ONE_THREAD, False, count, start)
         found.append(Entry(f"npformer-{kernels}, {way}", *where))
     for form in FORMS if args.torch else ():
-        options = {**common, "weights": weights, "meeting": f"{meeting}-{form}"}
+        options = of_peers | {"meeting": f"{of_peers['weights']}-{form}"}
         where = (f"benchmarks.peers.torch_train:{form}", options, (), ONE_THREAD, False, COUNT)
         found.append(Entry(f"torch-{form}", *where))
     return found

@@ -2,11 +2,8 @@
 
 import json
 import sys
-import textwrap
 
 from npformer.io.percent import percent
-
-WIDTH = 100
 
 
 def table(columns, rows):
@@ -15,11 +12,6 @@ def table(columns, rows):
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     lines = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in cells)
     return "\n".join("  ".join(line).rstrip() for line in lines)
-
-
-def wrapped(text, indent="    "):
-    """A line of text broken at WIDTH; continuation lines are indented."""
-    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def milliseconds(seconds):

@@ -50,15 +50,13 @@ def markdown(documents, folder):
 
 
 def sentence(processor, rows):
-    """The range of the compiled kernels with dropout, or of the first measured row."""
-    name, rate = next(bar for bar in BARS if any(key[:2] == bar for key in rows))
-    ratios = [row["times_as_fast"]["median"] for key, row in rows.items() if key[:2] == (name, rate)]
-    sizes = [size for size in SIZES if (name, rate, size) in rows]
-    where = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else sizes[0]
-    span = f"{min(ratios):.1f} to {max(ratios):.1f}" if len(ratios) > 1 else f"{ratios[0]:.1f}"
+    """The range of the compiled kernels with dropout, or of the first bar that was measured."""
+    bar = next(bar for bar in BARS if any(key[:2] == bar for key in rows))
+    ratios = {size: rows[*bar, size]["times_as_fast"]["median"] for size in SIZES if (*bar, size) in rows}
+    low, high, sizes = min(ratios.values()), max(ratios.values()), list(ratios)
     return (
-        f"A training step ({label(name, rate)}, sizes {where}) runs {span} times as fast as the same step in PyTorch, "
-        f"on {processor}."
+        f"A training step ({label(*bar)}, sizes {sizes[0]} to {sizes[-1]}) runs {low:.1f} to {high:.1f} times as fast "
+        f"as the same step in PyTorch, on {processor}."
     )
 
 

@@ -31,26 +31,28 @@ def main():
 
 
 def results(args, environment):
-    """Measure each size at each rate."""
+    """Measure each size at each rate, beside the bound."""
+    for children, result in of_each(args, environment, entries):
+        limit = bound(result["size"], take_turns(children, "products", args.budget._replace(seconds=1.0)))
+        for row in result["contenders"]:
+            row["of_bound"] = limit["seconds"] / row["median"]
+        yield result | {"bound": limit}
+
+
+def of_each(args, environment, entries):
+    """(contenders, result) of each size at each rate."""
     for size, rate in itertools.product(args.size, args.dropout):
+        common = {"size": size, "dropout": rate, "device": "numpy"}
         with tempfile.TemporaryDirectory() as folder:
             weights = save_weights(PRESETS[size], Path(folder)) if args.torch else ""
-            with contenders(entries(args, size, rate, weights), environment) as children:
-                result = measured(children, size, rate, "float32", args.budget)
-                limit = bound(size, take_turns(children, "products", args.budget._replace(seconds=1.0)))
-                for row in result["contenders"]:
-                    row["of_bound"] = limit["seconds"] / row["median"]
-                yield result | {"bound": limit}
+            with contenders(entries(args, common, common | {"weights": weights}), environment) as children:
+                yield children, measured(children, size, rate, "float32", args.budget)
 
 
-def entries(args, size, rate, weights):
+def entries(args, common, of_peers):
     """npformer with each requested kernel table, and PyTorch in two forms."""
-    common = {"size": size, "dropout": rate, "device": "numpy"}
-    peers = [
-        Entry(f"torch-{form}", f"benchmarks.peers.torch_train:{form}", {**common, "weights": weights})
-        for form in FORMS
-        if args.torch
-    ]
+    forms = FORMS if args.torch else ()
+    peers = [Entry(f"torch-{form}", f"benchmarks.peers.torch_train:{form}", of_peers) for form in forms]
     return own_entries(args.kernels, "benchmarks.own.train:train", common) + peers
 
 

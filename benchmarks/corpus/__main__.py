@@ -94,8 +94,7 @@ def counts(rows):
 def text(rows):
     """Each row that is misjudged, then one table."""
     lines = [
-        report.wrapped(f"{row['list']}: {row['name']}, {row.get('mistake', row['deserves'])} | {row['verdict']}: "
-                       f"{row['said']}")
+        f"{row['list']}: {row['name']}, {row.get('mistake', row['deserves'])} | {row['verdict']}: {row['said']}"
         for row in rows
         if is_misjudged(row)
     ]  # fmt: skip

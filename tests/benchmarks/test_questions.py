@@ -96,7 +96,9 @@ def test_agreement_counts_tokens_that_all_contenders_chose_and_is_judged_only_in
 
 def test_slots_in_one_process_compute_the_same(monkeypatch):
     monkeypatch.setattr(processes, "starting", lambda count: [])
-    started = processes.entries(SimpleNamespace(kernels=["numpy"], torch=False), "tiny", 0.0, "", "")
+    started = processes.entries(
+        SimpleNamespace(kernels=["numpy"], torch=False), {"size": "tiny", "dropout": 0.0, "device": "numpy"}, {}
+    )
     assert [entry.processes for entry in started] == [1, 1, 2, 2, 2]
     with contenders(started[:2], os.environ) as children:
         result = train_step.measured(children, "tiny", 0.0, "float32", Budget(1.0, 1, 0.01))
