@@ -12,7 +12,7 @@ import numpy as np
 
 from npformer.check import behaviour
 from npformer.check.checkable import Checkable
-from npformer.check.diagnosis.clues import clues_of, with_reference
+from npformer.check.diagnosis.clues import all_layers, clues_of, is_ours, with_mistakes
 from npformer.check.diagnosis.patterns import UNKNOWN, Clues, Diagnosis, diagnose, is_vague
 from npformer.check.look import MANY_ELEMENTS, How, Look, look_at, proving_nothing, rows_of, silenced
 from npformer.check.oracles import Oracle
@@ -50,7 +50,7 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     if any(row.cause == IGNORED for row in report.rows):
         return report
     if how.why and "not deterministic" not in str(report.problems) and any(r.verdict == WRONG for r in report.rows):
-        clues = with_reference(clues_of(target, inputs, how.options), checked, look.upstreams[0])
+        clues = with_mistakes(clues_of(target, inputs, how.options), checked, look.upstreams[0])
         report = _diagnosed(checked, look, how, clues)
     blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
     report = report.changed({row.tensor: _of_none(row) for row in report.rows if row.tensor in without})
@@ -134,9 +134,8 @@ def _with_lines(diagnoses: Mapping[str, Diagnosis], point: Point, wrong: Sequenc
     """
     vague = [tensor for tensor in wrong if is_vague(diagnoses.get(tensor))]
     target = point.subject.target
-    is_own = str(getattr(target.backward, "__module__", "")).startswith("npformer.") and not isinstance(
-        target, Checkable
-    )
+    parts = [type(layer) for layer in all_layers(target)] or [target]
+    is_own = not isinstance(target, Checkable) and all(is_ours(getattr(part, "backward", None)) for part in parts)
     repairs, remarks = ([], []) if is_own and not vague else repairs_of(point, wrong, is_brief=not vague)
     known = {tensor: diagnoses.get(tensor, UNKNOWN) for tensor in wrong}
     for tensor in wrong:
@@ -144,7 +143,7 @@ def _with_lines(diagnoses: Mapping[str, Diagnosis], point: Point, wrong: Sequenc
         if repair is None and tensor in vague:
             known[tensor] = known[tensor]._replace(text="; ".join([known[tensor].text, *remarks]))
         elif repair is not None:
-            cause, text, _ = known[tensor]
+            cause, text = known[tensor]
             if tensor in vague or cause == repair.cause:
                 cause = text = repair.cause
             known[tensor] = Diagnosis(cause, f"{text}: {repair.place}")

@@ -78,9 +78,6 @@ def test_the_line_and_the_sentence():
     assert mutant.describe() == (
         f"drop a factor: `{mutant.before}` became `r` (layer_norm_backward, line {mutant.line})"
     )
-    assert mutant.beside() == (
-        f"drop a factor: where npformer's layer_norm_backward computes `{mutant.before}`, these numbers come from `r`"
-    )
 
 
 def test_the_original_is_untouched_and_the_mutant_is_wrong():

@@ -3,7 +3,6 @@
 import importlib.util
 import inspect
 import linecache
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,16 +147,6 @@ def eval_with_source(text):
 def test_two_lambdas_on_one_line():
     pair = (lambda x: (np.tanh(x), np.tanh(x))), (lambda dy, y: dy * (1 + y * y))
     assert "`1 + y * y` should be `1 - y * y`" in told(pair, X)
-
-
-@pytest.mark.parametrize("kind", ["exec", "partial"])
-def test_without_a_source_npformers_term_is_told_as_npformers(kind):
-    names = {"np": np}
-    exec("def softmax_backward(dy, y, shared=True):\n    return y * dy\n", names)
-    backward = names["softmax_backward"] if kind == "exec" else partial(names["softmax_backward"], shared=False)
-    assert told((softmax_forward, backward), X) == (
-        "drop a term: where npformer's softmax_backward computes `dy - shared`, these numbers come from `dy`"
-    )
 
 
 class Pure:

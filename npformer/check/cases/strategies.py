@@ -46,7 +46,7 @@ def shapes(
 
     min_side is 2, since a check refuses sums over one element. Raises ConfigError where no shape fits.
     """
-    st = _hypothesis().strategies
+    st = _hypothesis()
     if not (0 <= min_dims <= max_dims and 1 <= min_side <= max_side and min_side**max_dims <= max_elements):
         raise ConfigError(
             "shapes: expected 0 <= min_dims <= max_dims, 1 <= min_side <= max_side and min_side**max_dims <= "
@@ -73,7 +73,7 @@ def arrays(shape: int | Shape | SearchStrategy[Shape], dtype: str = "float64") -
     Any two of n numbers are at least 1.9/n apart, so that central differences cross no tie of max or sort. They shrink
     by their shape, not by their numbers: constant arrays prove nothing.
     """
-    st = _hypothesis().strategies
+    st = _hypothesis()
     fixed = (shape,) if isinstance(shape, int) else shape
     if not isinstance(fixed, tuple):
         return fixed.flatmap(lambda sides: arrays(sides, dtype))
@@ -92,30 +92,12 @@ def generic(shape: Shape, seed: int) -> HostArray:
     return np.asarray(rng.permutation(numbers).reshape(shape))
 
 
-def broadcasting_pairs(base: SearchStrategy[Shape] | None = None) -> SearchStrategy[tuple[Shape, Shape]]:
-    """Two shapes, in either order, of which one is of base (default ``shapes()``) and the other broadcasts to it.
-
-    A side of 1 is what such a check is for: ``npf.gradcheck(…, allow_length_one=True)``.
-    """
-    hypothesis = _hypothesis()
-    st, numpy = hypothesis.strategies, hypothesis.extra.numpy
-
-    def pairs(shape: Shape) -> Any:
-        other = numpy.broadcastable_shapes(shape, min_dims=0, max_dims=len(shape), min_side=1)
-        return st.booleans().flatmap(
-            lambda swap: st.tuples(other, st.just(shape)) if swap else st.tuples(st.just(shape), other)
-        )
-
-    return (shapes() if base is None else base).flatmap(pairs)
-
-
 def _hypothesis() -> Any:
-    """The package. Raises ConfigError, with the remedy, where it is not installed."""
+    """The package's strategies. Raises ConfigError, with the remedy, where it is not installed."""
     try:
-        import hypothesis.extra.numpy
         import hypothesis.strategies
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"strategies: expected Hypothesis to be installed, got: {error}; {install('hypothesis')}"
         ) from error
-    return hypothesis
+    return hypothesis.strategies

@@ -16,7 +16,7 @@ from npformer.check.checkable import is_of_layers, unpacked
 from npformer.check.diagnosis.mutants import Mutant, mutants, nested_mutants
 from npformer.check.diagnosis.patterns import Clues
 from npformer.check.in_float64 import attributes
-from npformer.check.subject import LayerSubject, PairSubject, Subject, Upstream, name_of, subject
+from npformer.check.subject import PairSubject, Subject, Upstream, name_of, subject
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import dropout_threshold
 from npformer.typing import HostArrays
@@ -41,59 +41,44 @@ def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> 
     )
 
 
-def with_reference(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
-    """The clues, with mistakes of npformer's own code if the checked code replaces it."""
+def with_mistakes(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
+    """The clues, with mistakes of npformer's own backward, if that is what is checked: the line is then its own."""
     if isinstance(checked, PairSubject):
-        return _with_pair(clues, checked, upstream)
-    return _with_parents(clues, checked, upstream)
+        return _of_pair(clues, checked, upstream)
+    return _of_layers(clues, checked, upstream)
 
 
-def _with_pair(clues: Clues, checked: PairSubject, upstream: Upstream) -> Clues:
-    """For a pair whose forward has the name of one of npformer's and computes the same."""
+def _of_pair(clues: Clues, checked: PairSubject, upstream: Upstream) -> Clues:
+    """For a pair of npformer's."""
     op = name_of(checked.target)
-    forward = getattr(functional, f"{op}_forward", None)
-    backward = getattr(functional, f"{op}_backward", None)
-    if forward is None or backward is None:
+    forward, backward = (getattr(functional, f"{op}_{way}", None) for way in ("forward", "backward"))
+    if forward is None or backward is None or not is_ours(checked.target.backward):
         return clues
 
-    def ours(backward: Any) -> PairSubject | LayerSubject:
-        return subject((forward, backward), clues.inputs, dict(clues.options), None)
-
     def rerun(mutant: Mutant) -> HostArrays:
-        gradients = ours(mutant.build).gradients(upstream)
+        gradients = subject((forward, mutant.build), clues.inputs, dict(clues.options), None).gradients(upstream)
         return dict(zip(checked.tensors, gradients.values(), strict=True))
 
-    try:
-        same = all(
-            y.shape == their_y.shape and np.allclose(y, their_y, rtol=1e-9, atol=1e-12)
-            for y, their_y in zip(ours(backward).outputs({}), checked.outputs({}), strict=True)
-        )
-    except Exception:
-        return clues  # another operation with the same name
-    mistakes = list(nested_mutants(backward))
-    return (
-        replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=_is_theirs(checked.target.backward)) if same else clues
-    )
+    return replace(clues, mistakes=list(nested_mutants(backward)), rerun=rerun)
 
 
-def _with_parents(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
-    """For a layer with a class that derives from one of npformer's and overrides a method named …backward.
+def _of_layers(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
+    """For a layer in which methods named …backward stand in the place of npformer's own, and are npformer's, too.
 
-    The override may differ where npformer's backward calls another one, so the mistakes of all of them are tried.
+    One may differ where npformer's backward calls another one, so the mistakes of all of them are tried.
     """
     #: For each mutant: layers, the names of their methods, and the functions that replace these.
     places: dict[int, list[tuple[Layer, str, Callable[..., Any]]]] = {}
-    mistakes, is_theirs = [], False
+    mistakes = []
     for kind in dict.fromkeys(map(type, all_layers(clues.target))):
         parent = next(base for base in kind.__mro__ if base.__module__.startswith("npformer."))
-        ours = {name: getattr(parent, name) for name in dir(parent) if name.endswith("backward")}
-        theirs = {name: method for name, method in ours.items() if getattr(kind, name) is not method}
+        known = {name: getattr(parent, name) for name in dir(parent) if name.endswith("backward")}
+        other = {name: getattr(kind, name) for name, method in known.items() if getattr(kind, name) is not method}
         layers = [layer for layer in all_layers(clues.target) if type(layer) is kind]
-        is_theirs |= any(_is_theirs(getattr(kind, name)) for name in theirs)
-        for name, method in ours.items() if theirs else ():
+        for name, method in known.items() if other and all(map(is_ours, other.values())) else ():
             for mutant in mutants(method):
-                instead = theirs | {name: mutant.build}
-                places[id(mutant)] = [(layer, replaced, instead[replaced]) for layer in layers for replaced in instead]
+                changed = {name: mutant.build} | {each: known[each] for each in other if each != name}
+                places[id(mutant)] = [(layer, *change) for layer in layers for change in changed.items()]
                 mistakes.append(mutant)
 
     def rerun(mutant: Mutant) -> HostArrays:
@@ -102,12 +87,12 @@ def _with_parents(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
                 stack.enter_context(attributes(layer, **{name: MethodType(function, layer)}))
             return checked.gradients(upstream)
 
-    return replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=is_theirs)
+    return replace(clues, mistakes=mistakes, rerun=rerun)
 
 
-def _is_theirs(function: Any) -> bool:
-    """Whether a function is not defined in npformer."""
-    return not str(getattr(function, "__module__", "")).startswith("npformer.")
+def is_ours(function: Any) -> bool:
+    """Whether a function is defined in npformer."""
+    return str(getattr(function, "__module__", "")).startswith("npformer.")
 
 
 def all_layers(target: Any) -> list[Layer]:

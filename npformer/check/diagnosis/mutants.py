@@ -47,13 +47,6 @@ class Mutant:
         """The mistake in a line."""
         return f"{self.operator}: `{self.before}` became `{self.after}` ({self.function}, line {self.line})"
 
-    def beside(self) -> str:
-        """The mistake in the terms of this function, for other code in its place: it has other names and lines."""
-        return (
-            f"{self.operator}: where npformer's {self.function} computes `{self.before}`, these numbers come from "
-            f"`{self.after}`"
-        )
-
 
 def mutants(function: Function) -> list[Mutant]:
     """Every single-mistake version of a Python function, in the order of its lines."""

@@ -1,11 +1,10 @@
 """Explains a wrong gradient by the pattern of its error.
 
-Two sources. If npformer has the operation, the single-mistake versions of its own backward are tried:
-one that gives exactly the same wrong numbers for every input *is* the explanation. Its line is named only if the
-checked code is npformer's own; a user's code has other lines, which ``repairs`` looks for. Otherwise the tensor
-itself is examined: a constant ratio (and the number of the problem that it equals), a transposition, an axis summed
-once too often, an error only at masked, repeated, first or last positions, one head's columns in another's place, or
-another tensor's gradient.
+Two sources. If npformer's own backward is checked, its single-mistake versions are tried: one that gives exactly the
+same wrong numbers for every input *is* the explanation. (``repairs`` looks for what is wrong in a user's code, there.)
+Otherwise the tensor itself is examined: a constant ratio (and the number of the problem that it equals), a
+transposition, an axis summed once too often, an error only at masked, repeated, first or last positions, one head's
+columns in another's place, or another tensor's gradient.
 
 A diagnosis that fits no pattern is *unknown*: better than a guess.
 """
@@ -33,7 +32,6 @@ class Diagnosis(NamedTuple):
 
     cause: str
     text: str
-    is_borrowed: bool = False  # in the terms of npformer's backward, which the checked code replaces
 
 
 UNKNOWN = Diagnosis("unknown", "no known pattern fits")
@@ -46,8 +44,7 @@ class Clues:
     sizes: named numbers that a wrong factor may equal, {"B": 4, "√D": 2.0, …}. tokens: ids (B, T) that
     picked rows of a table. key_visible: (B, S), False where padded. num_heads: H. mistakes: single-mistake
     versions of npformer's own backward; rerun(mutant) returns the gradients of one on the check's inputs.
-    target: the checked object; inputs and options: of its forward. is_theirs: the checked code is a user's, not
-    npformer's own.
+    target: the checked object; inputs and options: of its forward.
     """
 
     sizes: Mapping[str, float] = field(default_factory=dict)
@@ -59,12 +56,11 @@ class Clues:
     target: Any = None
     inputs: Sequence[Any] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-    is_theirs: bool = False
 
 
 def is_vague(diagnosis: Diagnosis | None) -> bool:
-    """Whether a diagnosis leaves open what to change: it tells the error's place or size, or another code's term."""
-    if diagnosis is None or diagnosis == UNKNOWN or diagnosis.is_borrowed:
+    """Whether a diagnosis leaves open what to change: it tells the error's place or size."""
+    if diagnosis is None or diagnosis == UNKNOWN:
         return True
     label, _, name = diagnosis.cause.partition("scaled by ")
     is_digits = name and "=" not in name and name not in ("2", "1/2")
@@ -82,8 +78,7 @@ def diagnose(claimed: Tensors, truth: Tensors, clues: Clues | None = None) -> di
         return {}
     mutant = explaining_mutant(claimed, clues)
     if mutant is not None:
-        text = mutant.beside() if clues.is_theirs else mutant.describe()
-        return {name: Diagnosis(mutant.operator, text, clues.is_theirs) for name in wrong}
+        return {name: Diagnosis(mutant.operator, mutant.describe()) for name in wrong}
     # A tensor that is zero except for rounding, such as the gradient of the keys' bias, counts as zeros.
     plain = {name: np.zeros_like(n) if max_abs(n) <= AGREES * floor else n for name, n in truth.items()}
     diagnoses = {name: by_pattern(claimed[name], plain[name], clues) for name in wrong}
