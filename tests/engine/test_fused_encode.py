@@ -7,7 +7,7 @@ import pytest
 
 from npformer.backend import get_backend
 from npformer.backend.numpy.blas import blas_threads, can_set_blas_threads
-from npformer.engine import fused_encode as module
+from npformer.engine import fused_decode as module
 
 
 def test_reading_the_source_leaves_no_threads_of_products_behind(small_model, batch, monkeypatch):

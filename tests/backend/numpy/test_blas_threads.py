@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.backend.numpy import blas_threads as module
+from npformer.backend.numpy import blas as module
 from npformer.backend.numpy.blas import blas_threads, can_set_blas_threads, one_blas_thread
 
 known = pytest.mark.skipif(not can_set_blas_threads(), reason="NumPy uses a BLAS whose threads cannot be set")
