@@ -1,15 +1,18 @@
 """Every block of docs/check_your_own_kernel.md runs, and its tables name what there is."""
 
+import ast
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import npformer as npf
 import npformer.check
+from npformer.check import report as reports
 from npformer.check.regimes import KINDS, REGIMES
 from npformer.cli.gradcheck import EXAMPLES
 from tests.markdown import ROOT, blocks, text_of
@@ -131,3 +134,41 @@ def test_the_page_and_the_help_name_every_regime():
         (row,) = (line for line in section.splitlines() if line.startswith("|") and f'`"{kind}"`' in line)
         assert row.split("|")[2].strip() == ", ".join(regimes)
     assert ", ".join(REGIMES) in " ".join(EXAMPLES.split())
+
+
+def test_the_shown_table_is_the_one_that_is_printed(capsys):
+    """By its names and verdicts: last digits depend on the processor."""
+    block = next(block for block in BLOCKS if "print(npf.gradcheck" in block)
+    run(block)
+    printed = capsys.readouterr().out.splitlines()
+    shown = next(text for text in blocks("text", TEXT) if "WRONG" in text).splitlines()
+    assert shown[0] == printed[0]
+    kept = [(line.split()[0], line.split()[-1]) for line in printed[1 : len(shown)]]
+    assert [(line.split()[0], line.split()[-1]) for line in shown[1:]] == kept
+    assert shown[1] == printed[1], "the row that is wrong"
+
+
+def rows_of(heading):
+    """What stands between backticks in the first cell of each row of the table under a heading."""
+    section = re.split(r"^##+ ", TEXT.partition(f"### {heading}\n")[2], flags=re.M)[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")][2:]
+    return [re.findall(r"`([^`]+)`", cell) for cell in cells]
+
+
+def test_every_verdict_is_explained():
+    known = {reports.RIGHT, reports.WRONG, reports.KINK, reports.UNCLEAR, reports.NOTHING}
+    assert {word for row in rows_of("Verdicts") for word in row} == known
+
+
+@pytest.mark.parametrize("heading", ["Problems", "Notes"])
+def test_what_is_explained_is_said_somewhere(heading):
+    folder = Path(npformer.check.__file__).parent
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.rglob("*.py")]
+    texts = [
+        n.value for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    ]
+    rows = rows_of(heading)
+    assert len(rows) >= 7
+    assert all(rows), "a row without a phrase"
+    missing = [phrase for row in rows for phrase in row if not any(phrase in text for text in texts)]
+    assert missing == []
