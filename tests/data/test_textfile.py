@@ -48,6 +48,11 @@ def test_what_is_no_text_is_refused_with_the_reason(path, content, message):
         read_text(path)
 
 
+def test_lines_end_in_a_line_feed_alone(path):
+    path.write_bytes("\ufeffa\u2028b\nc\x0b\r\n".encode())
+    assert read_lines(path).lines == ["a\u2028b", "c\x0b\r"]
+
+
 READERS = [read_text, read_lines, Vocabulary.load, partial(PairsTask.from_tsv, seed=0)]
 
 
