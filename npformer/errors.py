@@ -25,7 +25,7 @@ class NpformerError(Exception):
     """The base class: catch it to catch all of npformer's errors."""
 
     exit_code = 2  # of a command that it ends
-    of_all = False  # whether every rank of a run raises it, so that none has to end the others
+    raised_on_every_rank = False  # whether every rank of a run raises it, so that none has to end the others
 
 
 class ShapeError(NpformerError, ValueError):
@@ -84,7 +84,7 @@ class ProcessError(NpformerError, RuntimeError):
 class DivergedError(NpformerError, RuntimeError):
     """The training loss, a parameter or a moment is no longer finite; the checkpoints from before are kept."""
 
-    of_all = True
+    raised_on_every_rank = True
 
 
 class RankLostError(NpformerError, RuntimeError):
@@ -100,7 +100,7 @@ class GradientError(NpformerError, AssertionError):
 class Interrupted(NpformerError):  # not an Error: nothing is wrong
     """Training stopped at a signal, after saving. ``exit_code`` is 128 + the signal's number."""
 
-    of_all = True
+    raised_on_every_rank = True
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)

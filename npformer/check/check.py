@@ -1,7 +1,7 @@
 """The gradient check: analytic gradients against two independent witnesses, tensor by tensor, entry by entry.
 
 The complex step is used where it is valid (``fitness.py``); differences confirm it, or decide alone, extrapolated
-(``oracles.py``). ``judge.py`` defines what counts as right. A check that could not fail is refused or
+(``oracles.py``). ``verdict.py`` defines what counts as right. A check that could not fail is refused or
 *proves nothing* (``vacuity.py``); other requirements on a backward are checked too (``behaviour.py``). A wrong gradient
 is explained (``diagnosis``, ``repairs``). Kernels in float32 or less are compared with a reference (``precision``).
 """
@@ -22,14 +22,14 @@ from npformer.check.adapters.triton_kernels import patched_once
 from npformer.check.checkable import within
 from npformer.check.fitness import place_of
 from npformer.check.inputs import is_float
-from npformer.check.judge import TOLERANCE
-from npformer.check.look import How, OtherPrecision
+from npformer.check.look import CheckOptions, OtherPrecision
 from npformer.check.one_point import at_one_point
 from npformer.check.prepared import Constants, adapted, expect_known, prepared
 from npformer.check.remembered import remembered_bits
 from npformer.check.report import WRONG, Report, Row
 from npformer.check.subject import BackwardFailed, name_of
 from npformer.check.vacuity import refuse_wide, without_gradients
+from npformer.check.verdict import TOLERANCE
 from npformer.errors import ConfigError, ShapeError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def gradcheck(
     elementwise: check each element (default for at most 2,000), or random directions, per tensor.
     complex_step False switches that witness off; if it is invalid for target, it is left out automatically, and the
     report says so. tolerance: an entry's largest error relative to the largest entry of its tensor, and relative to
-    the terms whose sum it is (the two rules of ``judge.py``).
+    the terms whose sum it is (the two rules of ``verdict.py``).
     reference: for a kernel in float32, TF32, float16 or bfloat16, a pair or a forward that is right; it runs in
     float64. For a kernel in float64 it declares another gradient than the derivative: a straight-through estimator's.
     precision: "float32", "tf32", "float16", "bfloat16" or "float64", if it is not the inputs'. accumulate: what the
@@ -109,9 +109,10 @@ def gradcheck(
         raise ConfigError(f"sizes: expected a function of a size, or whole numbers >= 1, got {sizes!r}")
     if repeat is not None and repeat < 2:
         raise ConfigError(f"repeat: expected at least 2 runs of the backward, or None for a few, got {repeat}")
-    how = How(
-        seed, elementwise, complex_step, tolerance, structure, allow_length_one, explain, explain, repeat, device,
-        names, constant, reference, precision, accumulate, options,
+    how = CheckOptions(
+        seed=seed, elementwise=elementwise, complex_step=complex_step, tolerance=tolerance, structure=structure,
+        allow_length_one=allow_length_one, explain=explain, why=explain, repeat=repeat, device=device, names=names,
+        constant=constant, reference=reference, precision=precision, accumulate=accumulate, options=options,
     )  # fmt: skip
     if how.is_low and (elementwise is False or tolerance != TOLERANCE):
         raise ConfigError(
@@ -129,7 +130,7 @@ def gradcheck(
 
 
 def _checked(
-    target: Any, inputs: Sequence[Any], how: How, sample: Sample | None, sizes: Any, regimes: Regimes | None
+    target: Any, inputs: Sequence[Any], how: CheckOptions, sample: Sample | None, sizes: Any, regimes: Regimes | None
 ) -> Report:
     """Run the check in float64 at all points, or in the target's own precision."""
     if how.reference is not None and any("bfloat16" in str(getattr(x, "dtype", "")) for x in inputs):
@@ -139,7 +140,7 @@ def _checked(
     ):
         target = target.for_tensors((*inputs, *within(inputs, how.options)), how.precision is not None)
 
-    def check(point: Sequence[Any], how: How) -> Report:
+    def check(point: Sequence[Any], how: CheckOptions) -> Report:
         ready = prepared(target, point, how.names, how.constant)
         try:
             if not how.is_low:
@@ -206,7 +207,7 @@ def _gravity(row: Row) -> tuple[bool, float]:
     return not row.ok, row.scaled_error if np.isfinite(row.scaled_error) else np.inf
 
 
-def _explained(report: Report, target: Any, inputs: Sequence[Any], how: How) -> Report:
+def _explained(report: Report, target: Any, inputs: Sequence[Any], how: CheckOptions) -> Report:
     """The report of a kernel of low precision. Wrong rows get a cause if the kernel can run in float64."""
     wrong = {row.tensor for row in report.rows if row.verdict == WRONG}
     if not how.why or not wrong or how.precision == "float64":

@@ -39,7 +39,7 @@ class Jitter:
         return points
 
     def noise(self, tensor: str, direction: HostArray, true: HostArray, claimed: HostArray, cap: float) -> HostArray:
-        """s + t of ``judge.py`` along a direction, with its slope and claim, each (K,): t up to its cap."""
+        """s + t of ``verdict.py`` along a direction, with its slope and claim, each (K,): t up to its cap."""
         of_witness, of_claim = [np.zeros(len(claimed))], [np.zeros(len(claimed))]
         for at, upstreams, gradients in self.points:
             if self._oracle.use_complex:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,6 @@ from npformer.backend import Device
 from npformer.check import behaviour
 from npformer.check.checkable import Checkable
 from npformer.check.fitness import Fitness, culprit_of, fitness
-from npformer.check.judge import TIED, Judge
 from npformer.check.measures import max_abs, rms, terms
 from npformer.check.oracles import Evidence, Oracle
 from npformer.check.prepared import Constants, is_output
@@ -20,6 +19,7 @@ from npformer.check.regions import region_of
 from npformer.check.repeats import CONFIRMING, MOST_RUNS, PLACES_FOR_A_RUN, Repeats
 from npformer.check.report import KINK, NOTHING, UNCLEAR, WRONG, Report, Row
 from npformer.check.subject import BackwardFailed, Subject, Upstream
+from npformer.check.verdict import TIED, TOLERANCE, Judge
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.io.progress_bar import Bar
 from npformer.typing import HostArray, HostArrays
@@ -31,26 +31,26 @@ UPSTREAMS = 3
 Directions = dict[str, list[HostArray]]
 
 
-@dataclass(frozen=True)
-class How:
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
     """Options of the check at a point: gradcheck's options of these names."""
 
-    seed: int
-    elementwise: bool | None
-    complex_step: bool
-    tolerance: float
-    structure: str | Mapping[str, str] | None
-    allow_length_one: bool
-    explain: bool
-    why: bool  # look for the causes of errors
-    repeat: int | None  # runs of the backward; None: a few
-    device: Device | None
-    names: Sequence[str] | None
-    constant: Constants
-    reference: Any
-    precision: str | None
-    accumulate: str | None
-    options: dict[str, Any]
+    seed: int = 0
+    elementwise: bool | None = None
+    complex_step: bool = True
+    tolerance: float = TOLERANCE
+    structure: str | Mapping[str, str] | None = None
+    allow_length_one: bool = False
+    explain: bool = True
+    why: bool = True  # look for the causes of errors
+    repeat: int | None = None  # runs of the backward; None: a few
+    device: Device | None = None
+    names: Sequence[str] | None = None
+    constant: Constants = ()
+    reference: Any = None
+    precision: str | None = None
+    accumulate: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
     in_regime: bool = False  # digits may be lost at this point: rounding is told from mistakes
 
     @property
@@ -85,7 +85,7 @@ class Look(NamedTuple):
         return {row.tensor: row.verdict for row in self.report.rows}
 
 
-def look_at(checked: Subject, how: How) -> Look:
+def look_at(checked: Subject, how: CheckOptions) -> Look:
     """A row for each tensor, without a diagnosis; those without directions are checked element by element."""
     small = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
     upstreams = upstreams_of(checked, how, UPSTREAMS if small else 2)
@@ -124,7 +124,7 @@ def look_at(checked: Subject, how: How) -> Look:
 
 
 def rows_of(
-    oracle: Oracle, evidence: dict[str, Evidence], claims: list[HostArrays], directions: Directions, how: How
+    oracle: Oracle, evidence: dict[str, Evidence], claims: list[HostArrays], directions: Directions, how: CheckOptions
 ) -> list[Row]:
     """The rows of these claims beside the evidence."""
     most = np.max([[max_abs(n) for n in witnesses.truth] for witnesses in evidence.values()], axis=0)
@@ -222,7 +222,7 @@ def random_upstreams(checked: Subject, seed: int, count: int = UPSTREAMS) -> lis
     return [tuple(np.asarray(rng.normal(size=shape)) for shape in shapes) for rng in rngs]
 
 
-def upstreams_of(checked: Subject, how: How, count: int) -> list[Upstream]:
+def upstreams_of(checked: Subject, how: CheckOptions, count: int) -> list[Upstream]:
     """Random gradients of the outputs, 0 for those that want none, by the user's word or the library's.
 
     Raises ConfigError if constant= names an output that forward does not return, or all.

@@ -1,7 +1,7 @@
 """Parts lost digits from mistakes where a regime makes numbers cancel: softmax minus one, once a score is certain.
 
-Such a gradient is off by more than the rules of ``judge.py`` allow, though its formula is right. So what the pair's own
-operations err is measured: claim and witness are computed anew with every operation of float64 moved by a rounding
+Such a gradient is off by more than the rules of ``verdict.py`` allow, though its formula is right. So what the pair's
+own operations err is measured: claim and witness are computed anew with every operation of float64 moved by a rounding
 (``precision/rounding.py``). An error within that is no mistake, and no right gradient either: CANNOT TELL. Of code that
 does not compute in NumPy the claims are moved with their inputs alone (``jitter.py``).
 """
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from npformer.check.jitter import Jitter
-from npformer.check.look import How, Look
+from npformer.check.look import CheckOptions, Look
 from npformer.check.measures import U, max_abs, rms, terms
 from npformer.check.oracles import COMPLEX_H, Oracle, unit
 from npformer.check.precision.rounding import Level, Phased, Rounding
@@ -34,7 +34,7 @@ MOST_ENTRIES = 64
 LOST = "digits are lost here: rounding of its own operations explains the error"
 
 
-def without_lost_digits(look: Look, checked: Called, make: Callable[[Any], Called], how: How) -> Report:
+def without_lost_digits(look: Look, checked: Called, make: Callable[[Any], Called], how: CheckOptions) -> Report:
     """The report, in which tensors whose every error rounding explains are CANNOT TELL. make(target): its subject."""
     wrong = [row for row in look.report.rows if row.verdict == WRONG]
     if not wrong:
@@ -44,7 +44,7 @@ def without_lost_digits(look: Look, checked: Called, make: Callable[[Any], Calle
     return look.report.changed(lost)
 
 
-def _is_lost(row: Row, look: Look, noise: _Noise, how: How) -> bool:
+def _is_lost(row: Row, look: Look, noise: _Noise, how: CheckOptions) -> bool:
     evidence, directions = look.evidence[row.tensor], look.directions.get(row.tensor)
     claims = np.array([claim[row.tensor] for claim in look.claims])
     if directions is not None:

@@ -14,7 +14,7 @@ from npformer.check import behaviour
 from npformer.check.checkable import Checkable
 from npformer.check.diagnosis.clues import all_layers, clues_of, is_ours, with_mistakes
 from npformer.check.diagnosis.patterns import UNKNOWN, Clues, Diagnosis, diagnose, is_vague
-from npformer.check.look import MANY_ELEMENTS, How, Look, look_at, proving_nothing, rows_of, silenced
+from npformer.check.look import MANY_ELEMENTS, CheckOptions, Look, look_at, proving_nothing, rows_of, silenced
 from npformer.check.oracles import Oracle
 from npformer.check.repairs import Elsewhere, Point, plain, repairs_of
 from npformer.check.report import NOTHING, RIGHT, WRONG, Report, Row
@@ -26,7 +26,7 @@ from npformer.errors import ShapeError
 IGNORED = "ignored output"
 
 
-def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
+def at_one_point(target: Any, inputs: Sequence[Any], how: CheckOptions) -> Report:
     """The whole check at one point."""
 
     def make(target: Any) -> Called:
@@ -57,7 +57,7 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     return proving_nothing([row for row in report.rows if row.ok], report, blind) if blind else report
 
 
-def without_ignored(look: Look, checked: Called, how: How) -> Look:
+def without_ignored(look: Look, checked: Called, how: CheckOptions) -> Look:
     """The look, whose wrong rows say so if all would be right but for an output whose gradient backward ignores."""
     wrong, count = [row for row in look.report.rows if row.verdict == WRONG], len(look.upstreams[0])
     if not wrong or count < 2:
@@ -96,7 +96,7 @@ def _expect_something(checked: Subject) -> None:
             )
 
 
-def _diagnosed(checked: Called, look: Look, how: How, clues: Clues) -> Report:
+def _diagnosed(checked: Called, look: Look, how: CheckOptions, clues: Clues) -> Report:
     """The report with an explanation in each wrong row; patterns are read from small tensors alone."""
     report, checked = look.report, plain(checked)
     oracle = Oracle(checked, look.upstreams, look.is_complex)

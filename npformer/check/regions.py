@@ -2,7 +2,7 @@
 
 A random direction sees a tensor as a sum, in which one entry of a million, or a small one beside a large one, is lost.
 With weights 1/(|claim| + φ), all entries count equally. An error that appears only there is WRONG if an entry, found
-by bisection, is wrong by itself by the rule of ``judge.py``, since rounding of cancelling terms appears there too.
+by bisection, is wrong by itself by the rule of ``verdict.py``, since rounding of cancelling terms appears there too.
 Slabs along each axis then locate the error: bisection finds the first and the last index at which a slab is wrong.
 """
 
@@ -94,7 +94,7 @@ class _Look:
         return error / ((self._tolerance * against + noise) or 1.0)
 
     def _floor_at(self, direction: HostArray) -> float:
-        """φ of ``judge.py``, of which the terms of L are those that an entry has a part in."""
+        """φ of ``verdict.py``, of which the terms of L are those that an entry has a part in."""
         subject = self._oracle.subject
         x = subject.tensors[self._tensor]
         moved = subject.outputs({self._tensor: x + 1j * COMPLEX_H * direction})
@@ -105,7 +105,7 @@ class _Look:
         return max(self._floor, 64 * U * terms / (rms(x) or 1.0))
 
     def _is_wrong_at(self, index: Index) -> bool:
-        """Whether the entry fails its rule in ``judge.py``, also for new upstream gradients."""
+        """Whether the entry fails its rule in ``verdict.py``, also for new upstream gradients."""
         direction, jitter = unit(self._claimed.shape, index), self._jitter
         slope = self._oracle.complex_step(self._tensor, direction)
         claimed = self._claimed[index]

@@ -22,7 +22,7 @@ HOLDS, FAILS, NOT_APPLICABLE = "holds", "DOES NOT HOLD", "does not apply"  # of 
 
 @dataclass(frozen=True)
 class Row:
-    """One tensor. Its errors are divided by scale, from one of the two rules of ``judge.py``.
+    """One tensor. Its errors are divided by scale, from one of the two rules of ``verdict.py``.
 
     The tensor's rule: max(max|n|, 1e-3·the largest gradient of the whole check), n being the witness. The entry's
     rule, if a small entry is wrong beside a large one: the sum of its own terms' sizes.

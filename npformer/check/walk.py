@@ -19,7 +19,7 @@ import numpy as np
 
 from npformer.check.checkable import Constant
 from npformer.check.inputs import Leaf, leaves_of, parameter_names, rebuilt
-from npformer.check.look import How, upstreams_of
+from npformer.check.look import CheckOptions, upstreams_of
 from npformer.check.oracles import CENTRAL_H, SAME, Oracle
 from npformer.check.regimes import REGIMES, Around, Regimes, chosen, variants
 from npformer.check.report import KINK, NOT_TRIED, NOTHING, PROBLEM, RIGHT, UNCLEAR, WRONG, Report, Row, Tried
@@ -38,11 +38,17 @@ AT_SIZES = "sizes"
 #: An array of at most so many numbers is shown.
 MOST_SHOWN = 12
 
-Check = Callable[[Sequence[Any], How], Report]
+Check = Callable[[Sequence[Any], CheckOptions], Report]
 
 
 def in_regimes(
-    report: Report, target: Any, ready: Sequence[Any], how: How, check: Check, regimes: Regimes | None, sizes: Any
+    report: Report,
+    target: Any,
+    ready: Sequence[Any],
+    how: CheckOptions,
+    check: Check,
+    regimes: Regimes | None,
+    sizes: Any,
 ) -> Report:
     """The report with a walk over regimes and sizes; without one if a gradient is not right where it is."""
     if not report.ok:
@@ -52,7 +58,7 @@ def in_regimes(
         return _told(report, how, check, *Walk(target, ready, how, check).over(regimes, edges))
 
 
-def _told(report: Report, how: How, check: Check, tried: Sequence[Tried], failing: Point | None) -> Report:
+def _told(report: Report, how: CheckOptions, check: Check, tried: Sequence[Tried], failing: Point | None) -> Report:
     """The report with what was tried; the first failure with its cause, and the smallest input that shows it."""
     report = replace(report, regimes=tuple(tried))
     if failing is None:
@@ -97,7 +103,7 @@ class Point(NamedTuple):
 class Walk:
     """A check at all regimes and sizes."""
 
-    def __init__(self, target: Any, ready: Sequence[Any], how: How, check: Check) -> None:
+    def __init__(self, target: Any, ready: Sequence[Any], how: CheckOptions, check: Check) -> None:
         self._target, self._check = target, check
         self._how = replace(how, why=False, explain=True, allow_length_one=True, repeat=None, in_regime=True)
         forward = target[0] if isinstance(target, tuple) else target.forward
@@ -199,7 +205,7 @@ class Walk:
             return Tried(AT_SIZES, where, RIGHT, tensor, worst)
         return None
 
-    def _verdict(self, regime: str, where: str, point: Point, how: How) -> Tried:
+    def _verdict(self, regime: str, where: str, point: Point, how: CheckOptions) -> Tried:
         how = replace(how, options=point.options)
         if regime == AT_SIZES and not how.is_low and sum(x.size for x in point.arrays.values()) > FEW:
             how = replace(how, elementwise=False)

@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.answers import TEMPERATURE, Way, answer
 from npformer.cli.common import add_device, expect_at_least_1
 from npformer.data import Characters
 from npformer.errors import ConfigError, DataError, TokenError
@@ -20,6 +19,7 @@ from npformer.models import Decoder, DecoderConfig, Encoder
 from npformer.models.config import ModelConfig
 from npformer.run.model_file import load_trained
 from npformer.run.trained import Trained
+from npformer.training.answers import TEMPERATURE, Sampling, answer
 from npformer.training.text_example import MASK, encode
 
 SUMMARY = "Run a trained model on texts."
@@ -70,7 +70,7 @@ def take_texts(args: argparse.Namespace, unknown: list[str]) -> list[str]:
 def run(args: argparse.Namespace) -> int:
     """Print one output per input, as soon as its batch is decoded."""
     expect_at_least_1(args, "max_len")
-    way = Way(args.beam, args.temperature, args.top_k, args.top_p, args.seed)
+    way = Sampling(args.beam, args.temperature, args.top_k, args.top_p, args.seed)
     trained = load_trained(args.run_folder, args.device, args.best)
     if isinstance(trained.model, Encoder) and not way.is_greedy:
         raise ConfigError(f"{args.run_folder}: expected no generation option, since this model writes no text")
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _answers(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[dict[str, Any]]:
+def _answers(trained: Trained, texts: list[str], max_len: int, way: Sampling) -> list[dict[str, Any]]:
     try:
         return answer(trained, texts, max_len, way)
     except ConfigError as error:  # it names a parameter, "top_p", of which "--top-p" was typed

@@ -24,7 +24,7 @@ from npformer.run.tasks import TASKS
 SLOTS = 8
 
 
-def given(args: argparse.Namespace, in_slots: bool = False) -> dict[str, dict[str, Any]]:
+def options_from_args(args: argparse.Namespace, in_slots: bool = False) -> dict[str, dict[str, Any]]:
     """All options given, by section: the file's, then --set, then the short spellings.
 
     in_slots: for several processes, which need slots.

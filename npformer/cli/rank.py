@@ -62,7 +62,7 @@ def _as_rank(place: Place, train: Train) -> int:
         code = _code_of(error)
         if not isinstance(error, RankLostError):  # the lost one is to blame
             tell(bytes([code]))
-        if ranks is None or getattr(error, "of_all", False):
+        if ranks is None or getattr(error, "raised_on_every_rank", False):
             if place.rank == 0:
                 raise
             return code

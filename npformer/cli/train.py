@@ -12,10 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.answers import Way, answer
 from npformer.cli.common import add_device, add_precision, say
 from npformer.cli.examples import held_out_lines
-from npformer.cli.given import changes_of, given, options_text, refuse_other_options
+from npformer.cli.given import changes_of, options_from_args, options_text, refuse_other_options
 from npformer.cli.rank import in_processes
 from npformer.cli.report import PAGE, write_report
 from npformer.data import Task
@@ -31,15 +30,16 @@ from npformer.run.sinks import SINKS
 from npformer.run.tasks import TASKS
 from npformer.run.trained import Trained, load_latest
 from npformer.training import Evaluation, Trainer
+from npformer.training.answers import Sampling, answer
 from npformer.training.assemble import Assembled
 from npformer.training.attention_example import task_attention_example
 from npformer.training.begin import begun, continued
 from npformer.training.journal import Listeners
 from npformer.training.progress import measures
 from npformer.training.run_summary import summarise
-from npformer.training.still_falling import way_further
+from npformer.training.still_falling import suggest_more_steps
 from npformer.training.text_example import MASK
-from npformer.training.together import Together
+from npformer.training.world import World
 
 SAMPLE_LENGTH, SAMPLES = 400, 100
 SAMPLE_BEGINS = re.compile(r"\s*(?:\S+\s+){0,2}\S{1,20}")  # of a held-out text: up to three words
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _train(args: argparse.Namespace, ranks: Any) -> int:
     """The same as one process of those that the communicator connects."""
-    with _opened(args, Together(ranks, args.shard_optimizer)) as (trainer, assembled):
+    with _opened(args, World(ranks, args.shard_optimizer)) as (trainer, assembled):
         if not args.json and trainer.writes:
             print(_introduction(trainer, assembled), file=sys.stderr, flush=True)
         try:
@@ -136,15 +136,15 @@ def _train(args: argparse.Namespace, ranks: Any) -> int:
     return 0
 
 
-def _opened(args: argparse.Namespace, together: Together) -> AbstractContextManager[tuple[Trainer, Assembled]]:
+def _opened(args: argparse.Namespace, world: World) -> AbstractContextManager[tuple[Trainer, Assembled]]:
     """A new run or the one to resume, ready to train and locked against other processes."""
     listeners = Listeners(log_to=[name for name in (args.log_to or "").split(",") if name])
     if args.resume is None:
-        in_slots = args.processes is not None or together.ranks is not None
-        return begun(together.agreed(lambda: given(args, in_slots)), args.out, listeners, together)
-    together.agreed(lambda: refuse_other_options(args))
-    changes = together.agreed(lambda: changes_of(args.set))
-    return continued(args.resume, changes, listeners, together)
+        in_slots = args.processes is not None or world.ranks is not None
+        return begun(world.agreed(lambda: options_from_args(args, in_slots)), args.out, listeners, world)
+    world.agreed(lambda: refuse_other_options(args))
+    changes = world.agreed(lambda: changes_of(args.set))
+    return continued(args.resume, changes, listeners, world)
 
 
 def _introduction(trainer: Trainer, assembled: Assembled) -> str:
@@ -196,7 +196,7 @@ def _sample(trainer: Trainer) -> str:
     """A text sampled from the model; the same for the same model."""
     task, model = trainer.task, trainer.step.model
     trained = Trained(model, task.tokenizer, task.classes, task.kind)
-    text: str = answer(trained, [_prompt(task)], SAMPLE_LENGTH, Way())[0]["output"]
+    text: str = answer(trained, [_prompt(task)], SAMPLE_LENGTH, Sampling())[0]["output"]
     return text
 
 
@@ -216,7 +216,7 @@ def _report(trainer: Trainer, assembled: Assembled, evaluation: Evaluation) -> s
 def _further(trainer: Trainer, evaluation: Evaluation) -> str:
     """The command with which a run goes on that ended too soon, or ""."""
     made, records = trainer.step.step_number, metrics.read(trainer.run.metrics_path)
-    return way_further(trainer.run, records, evaluation, made) if made == trainer.options.steps > 0 else ""
+    return suggest_more_steps(trainer.run, records, evaluation, made) if made == trainer.options.steps > 0 else ""
 
 
 def _as_text(

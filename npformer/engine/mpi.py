@@ -113,5 +113,5 @@ def _lost(error: Exception) -> RankLostError:
 
 def _refused(message: str) -> ConfigError:
     error = ConfigError(message)
-    error.of_all = True
+    error.raised_on_every_rank = True
     return error

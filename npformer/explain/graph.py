@@ -21,7 +21,7 @@ from npformer.explain.session import Session
 from npformer.explain.spots import CannotExpand, Index, Run, Spot, returned
 from npformer.tracing.jacobian import gradient_names, terms_of
 from npformer.tracing.lines import plain_function, tracing_lines
-from npformer.tracing.listening import Call, Watch, inputs_of
+from npformer.tracing.listening import Call, Hooks, inputs_of
 
 
 class Source(NamedTuple):
@@ -153,7 +153,7 @@ def index_in(index: Index, columns: Sequence[int] | None, transposed: bool) -> I
 
 
 @dataclass
-class _Marks(Watch):
+class _Marks(Hooks):
     """Finds the returned gradients' entries that arrive at one entry; each has a number, its mark."""
 
     session: Session

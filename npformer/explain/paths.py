@@ -24,7 +24,7 @@ import numpy as np
 from npformer.check.inputs import as_tuple, like
 from npformer.explain.place import Place
 from npformer.explain.session import Session
-from npformer.tracing.listening import Call, Watch
+from npformer.tracing.listening import Call, Hooks
 from npformer.tracing.recording import SUMS
 
 #: Up to this many sums every way is found; of more, those that a search for the strongest finds.
@@ -49,7 +49,7 @@ class Sum(NamedTuple):
     elsewhere: float  # never came to this sum
 
 
-class Way(NamedTuple):
+class ResidualPath(NamedTuple):
     """The choices at the sums that it passes, the one nearest to the loss first, and its part of the number."""
 
     choices: Choices
@@ -61,13 +61,13 @@ class Paths:
     """The sums, the ways by their size, and the part of the number on ways that were not found (0 if all were)."""
 
     sums: tuple[Sum, ...]
-    ways: tuple[Way, ...]
+    ways: tuple[ResidualPath, ...]
     remainder: float
     exact: bool
 
 
 @dataclass
-class _Gates(Watch):
+class _Gates(Hooks):
     """Closes branches of sums, and sends a gradient on from one of them. Sums are known by their calls' numbers."""
 
     open_at: dict[int, tuple[float, float]]  # which of (past, through) pass; of other sums both do
@@ -97,7 +97,7 @@ def paths(session: Session, place: Place, number: float) -> Paths:
     """The sums and the ways to a place, whose gradient is number."""
     sums = _sums(session, place, number)
     if not sums:
-        return Paths((), (Way((), number),), 0.0, True)
+        return Paths((), (ResidualPath((), number),), 0.0, True)
     walk = _Walk(session, place, [each.call for each in sums])
     exact = len(sums) <= EXACT
     ways = sorted(walk.every_way() if exact else walk.strongest(), key=lambda way: -abs(way.value))
@@ -134,7 +134,7 @@ class _Walk:
         }
         self.runs = 0
 
-    def every_way(self) -> Iterator[Way]:
+    def every_way(self) -> Iterator[ResidualPath]:
         """Each way that ends at the place, found from the loss on."""
         value, arrived = self._run(self._gates())
         waiting: list[tuple[Choices, dict[int, Any]]] = [((), arrived)]
@@ -146,7 +146,7 @@ class _Walk:
                     yield from _ending(longer, value)
                     waiting.append((longer, further))
 
-    def strongest(self) -> Iterator[Way]:
+    def strongest(self) -> Iterator[ResidualPath]:
         """The ways whose beginnings carry most: a search that goes on from the largest part first."""
         value, arrived = self._run(self._gates())
         yield from _ending((), value)
@@ -200,9 +200,9 @@ class _Walk:
         return abs(self._run(_Gates({}, {number: dy}))[0])
 
 
-def _ending(choices: Choices, value: float) -> Iterator[Way]:
+def _ending(choices: Choices, value: float) -> Iterator[ResidualPath]:
     if value != 0:
-        yield Way(choices, value)
+        yield ResidualPath(choices, value)
 
 
 def _zeros(dy: Any) -> Any:

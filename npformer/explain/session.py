@@ -18,7 +18,7 @@ from npformer.backend import PLAIN
 from npformer.check.inputs import as_tuple
 from npformer.check.subject import LayerSubject
 from npformer.layers import CacheStack
-from npformer.tracing.listening import Call, Ear, Watch
+from npformer.tracing.listening import Call, CallRecorder, Hooks
 from npformer.tracing.recording import Recording, Seen, backward, forward, loss_of, record, running
 from npformer.typing import HostArray, HostArrays
 
@@ -57,14 +57,14 @@ class Setting:
 class Session:
     """A recording with its target ready to run. Use ``session(setting)``."""
 
-    def __init__(self, setting: Setting, recording: Recording, ear: Ear, placed: list[Any]) -> None:
-        self.setting, self.recording, self._ear, self._placed = setting, recording, ear, placed
+    def __init__(self, setting: Setting, recording: Recording, recorder: CallRecorder, placed: list[Any]) -> None:
+        self.setting, self.recording, self._recorder, self._placed = setting, recording, recorder, placed
         assert isinstance(recording.checked, LayerSubject)  # an operation alone has no place in a model
         self.checked: LayerSubject = recording.checked
         self.calls, self.seen = recording.calls, recording.seen
-        forward(recording, ear, placed)
+        forward(recording, recorder, placed)
         #: The calls of the last run, by number.
-        self.live: list[Call] = list(ear.calls)
+        self.live: list[Call] = list(recorder.calls)
         self._pristine = [call.cache for call in self.live]
         came = (call for call in self.calls if call.operation and call.backward_time is not None)
         #: The calls of operations in the order of their backward.
@@ -84,22 +84,22 @@ class Session:
         """The arrays of a call, as they were in the recording."""
         return self.seen[call.number]
 
-    def run(self, watch: Watch | None = None, upstream: tuple[HostArray, ...] | None = None) -> HostArrays:
+    def run(self, watch: Hooks | None = None, upstream: tuple[HostArray, ...] | None = None) -> HostArrays:
         """Run the backward again; the gradients of parameters and inputs, by name. upstream None: from the loss."""
         copies: dict[int, Any] = {}
         for call, cache in zip(self.live, self._pristine, strict=True):
             call.cache, call.backward_time = copied(cache, copies), None
         return self._backward(watch, upstream)
 
-    def loss_at(self, replaced: HostArrays, watch: Watch | None = None) -> complex:
+    def loss_at(self, replaced: HostArrays, watch: Hooks | None = None) -> complex:
         """The loss with some parameters or inputs replaced, by real or complex numbers; or with what watch changes."""
         with self._apart(watch):
             if replaced:
                 return complex(self.recording.value(replaced))
-            y = forward(self.recording, self._ear, self._placed)
-            return complex(loss_of(self.recording, self._ear, y))
+            y = forward(self.recording, self._recorder, self._placed)
+            return complex(loss_of(self.recording, self._recorder, y))
 
-    def gradients_at(self, replaced: HostArrays, watch: Watch | None = None) -> tuple[HostArrays, list[Call]]:
+    def gradients_at(self, replaced: HostArrays, watch: Hooks | None = None) -> tuple[HostArrays, list[Call]]:
         """The gradients with some parameters or inputs replaced, or with what watch changes; and the calls."""
         with self._apart(watch):
             if replaced:
@@ -108,27 +108,27 @@ class Session:
                     _, cache = PLAIN.cross_entropy.forward(self.checked.outputs(replaced)[0], *how)
                     upstream = as_tuple(PLAIN.cross_entropy.backward(1.0, cache))
                 return self.checked.gradients(upstream, replaced), []
-            forward(self.recording, self._ear, self._placed)
-            return self._backward(watch, None), list(self._ear.calls)
+            forward(self.recording, self._recorder, self._placed)
+            return self._backward(watch, None), list(self._recorder.calls)
 
-    def _backward(self, watch: Watch | None, upstream: tuple[HostArray, ...] | None) -> HostArrays:
+    def _backward(self, watch: Hooks | None, upstream: tuple[HostArray, ...] | None) -> HostArrays:
         for owner in self.checked.owners.values():
             owner.grad[...] = 0
-        before, self._ear.watch = self._ear.watch, watch or Watch()
+        before, self._recorder.watch = self._recorder.watch, watch or Hooks()
         try:
-            return backward(self.recording, self._ear, upstream)
+            return backward(self.recording, self._recorder, upstream)
         finally:
-            self._ear.watch = before
+            self._recorder.watch = before
 
     @contextmanager
-    def _apart(self, watch: Watch | None) -> Iterator[None]:
+    def _apart(self, watch: Hooks | None) -> Iterator[None]:
         """Within this context, calls are kept apart from those of the session."""
-        calls, watched = self._ear.calls, self._ear.watch
-        self._ear.calls, self._ear.watch = [], watch or Watch()
+        calls, watched = self._recorder.calls, self._recorder.watch
+        self._recorder.calls, self._recorder.watch = [], watch or Hooks()
         try:
             yield
         finally:
-            self._ear.calls, self._ear.watch = calls, watched
+            self._recorder.calls, self._recorder.watch = calls, watched
 
 
 @contextmanager
@@ -142,8 +142,8 @@ def session(setting: Setting, lines: bool = False) -> Iterator[Session]:
         lines=lines,
         **setting.options,
     )
-    with running(recording, Watch(), recording.calls) as (ear, placed):
-        yield Session(setting, recording, ear, placed)
+    with running(recording, Hooks(), recording.calls) as (recorder, placed):
+        yield Session(setting, recording, recorder, placed)
 
 
 def copied(cache: Any, copies: dict[int, Any]) -> Any:

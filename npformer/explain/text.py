@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from npformer.explain.explanation import Explanation, Group, Product, Sums
-from npformer.explain.paths import THROUGH, Paths, Way
+from npformer.explain.paths import THROUGH, Paths, ResidualPath
 from npformer.explain.words import GRADIENT
 from npformer.io.percent import percent
 from npformer.io.printable import shell_words, visible
@@ -196,7 +196,7 @@ def _rest(group: Group, shown: int) -> str:
     return "; ".join(parts)
 
 
-def _way(paths: Paths, way: Way) -> str:
+def _way(paths: Paths, way: ResidualPath) -> str:
     if not way.choices:
         return "by no sum"
     return ", ".join(f"{'through' if c == THROUGH else 'past'} {paths.sums[n].name}" for n, c in way.choices)

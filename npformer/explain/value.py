@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.judge import TOLERANCE, Judge
 from npformer.check.measures import largest
 from npformer.check.oracles import Evidence, Oracle, unit
 from npformer.check.subject import NOTHING_REPLACED
+from npformer.check.verdict import TOLERANCE, Judge
 from npformer.explain.place import Place
 from npformer.explain.session import Session
-from npformer.tracing.listening import Moving, Watch
+from npformer.tracing.listening import Hooks, Moving
 from npformer.typing import HostArray, HostArrays
 
 NAME = "number"
@@ -78,7 +78,7 @@ class OnePlace:
         gradients, calls = self.session.gradients_at(*self._changed(replaced))
         return {NAME: upstream[0].item() * self.place.gradients(self.session, gradients, calls)}
 
-    def _changed(self, replaced: Mapping[str, HostArray]) -> tuple[HostArrays, Watch | None]:
+    def _changed(self, replaced: Mapping[str, HostArray]) -> tuple[HostArrays, Hooks | None]:
         new = replaced.get(NAME)
         if new is None:
             return {}, None

@@ -97,11 +97,11 @@ def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: An
             f"target: expected a layer or model, which has parts, got {type(target).__name__}; use npf.gradcheck"
         )
     checked = subject(target, inputs, options, target.backend.device)
-    with checked.at_its_point() as placed, listening(target) as ear:
+    with checked.at_its_point() as placed, listening(target) as recorder:
         target.forward(*placed, **options)
     path: list[tuple[Call, Report]] = []
     connection = ""
-    if _descend(ear.calls[0], path, complex_step):
+    if _descend(recorder.calls[0], path, complex_step):
         call, _ = path.pop()
         path.append((call, check_of(call, complex_step, explain=True)))
         with checked.at_its_point():
@@ -127,11 +127,11 @@ def wrong_connection(call: Call) -> str:
     rng = np.random.default_rng(8)
     grads = [(p, p.grad.copy()) for _, p in layer.named_parameters() if isinstance(p.grad, np.ndarray)]
     try:
-        with listening(layer) as ear:
+        with listening(layer) as recorder:
             y, cache = layer.forward(*call.inputs, **call.options)
             upstream = [np.asarray(rng.normal(size=part.shape)) for part in as_tuple(y)]
             layer.backward(like(y, list(upstream)), cache)
-        for part in reversed(ear.calls[0].parts):
+        for part in reversed(recorder.calls[0].parts):
             sentence = _wrongly_handed(part, call, upstream, rng)
             if sentence:
                 return sentence

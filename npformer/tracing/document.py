@@ -29,10 +29,10 @@ from npformer.tracing.schema import (
     LineOf,
     Named,
     ParameterOf,
+    Pass,
     ResidualOf,
     SourceOf,
     Value,
-    Way,
 )
 
 
@@ -167,7 +167,7 @@ class _Writer:
         """x as a Value."""
         return self.arrays.value(x)
 
-    def _way(self, time: tuple[int, int], frame: Frame | None) -> Way:
+    def _way(self, time: tuple[int, int], frame: Frame | None) -> Pass:
         function = None if frame is None else self._function(frame.function)
         lines = [] if frame is None else [self._line(step) for step in frame.steps]
         return {"start": time[0], "end": time[1], "function": function, "lines": lines}

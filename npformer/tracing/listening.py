@@ -44,7 +44,7 @@ class Call:
     backward_time: tuple[int, int] | None = None  # None: its backward did not run
 
 
-class Watch:
+class Hooks:
     """Takes part in each call that is listened to. Each method may change what it is given; these change nothing."""
 
     def inputs(self, call: Call, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -65,7 +65,7 @@ class Watch:
 
 
 @dataclass
-class Moving(Watch):
+class Moving(Hooks):
     """Adds to one of the outputs of a call, or to one of its inputs, in every forward."""
 
     number: int  # of the call
@@ -85,32 +85,32 @@ class Moving(Watch):
 
 
 @contextmanager
-def listening(target: Any, watch: Watch | None = None, known: Sequence[Call] = ()) -> Iterator[Ear]:
+def listening(target: Any, watch: Hooks | None = None, known: Sequence[Call] = ()) -> Iterator[CallRecorder]:
     """Within this context, every call of target, of the layers in it and of their operations is recorded.
 
-    A LayerNorm is recorded by its operations, since one kernel may compute it together with the sum before it. Of
-    anything but a layer nothing is recorded by itself: call it by way of the ear. watch: sees each call, and may change
+    A LayerNorm is recorded by its operations, since one kernel may compute it together with the sum before it. Only
+    layers are recorded automatically; call anything else through the recorder. watch: sees each call, and may change
     it. known: the calls of an earlier time; watch sees them instead.
     """
-    ear = Ear(watch or Watch(), known)
+    recorder = CallRecorder(watch or Hooks(), known)
     layers = dict(layers_in(target)) if isinstance(target, Layer) else {}
     with ExitStack() as stack:
         for name, layer in layers.items():
             shown = f"{type(target).__name__}{'.' if name else ''}{name}"
-            ops = Ops(**{op: ear.pair(shown, op, pair) for op, pair in vars(layer.backend.ops).items()})
+            ops = Ops(**{op: recorder.pair(shown, op, pair) for op, pair in vars(layer.backend.ops).items()})
             new: dict[str, Any] = {"backend": replace(layer.backend, ops=ops)}
             if layer is target or not joins(layer):
-                new["forward"] = partial(ear.forward, shown, layer, layer.forward)
-                new["backward"] = partial(ear.backward, layer, layer.backward)
+                new["forward"] = partial(recorder.forward, shown, layer, layer.forward)
+                new["backward"] = partial(recorder.backward, layer, layer.backward)
             stack.enter_context(attributes(layer, **new))
-        yield ear
+        yield recorder
 
 
 @dataclass
-class Ear:
+class CallRecorder:
     """Calls forward and backward methods in the place of their callers, and records the calls."""
 
-    watch: Watch
+    watch: Hooks
     known: Sequence[Call]
     calls: list[Call] = field(default_factory=list)  # in the order in which their forwards begin
     _open: list[Call] = field(default_factory=list)

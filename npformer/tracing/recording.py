@@ -22,7 +22,7 @@ from npformer.check.subject import NOTHING_REPLACED, LayerSubject, PairSubject, 
 from npformer.errors import ConfigError, ShapeError
 from npformer.layers import Layer
 from npformer.tracing.lines import Frame, LineTracer, tracing_lines
-from npformer.tracing.listening import Call, Ear, Watch, listening, shown_name
+from npformer.tracing.listening import Call, CallRecorder, Hooks, listening, shown_name
 from npformer.tracing.parameter_parts import Parameters, Part
 from npformer.typing import HostArray, HostArrays, Tensors
 
@@ -113,52 +113,54 @@ class Recording:
 
 
 @contextmanager
-def running(recording: Recording, watch: Watch, known: Sequence[Call] = ()) -> Iterator[tuple[Ear, list[Any]]]:
-    """Within this context the target is ready to run and is listened to; yields the ear, and the inputs."""
+def running(recording: Recording, watch: Hooks, known: Sequence[Call] = ()) -> Iterator[tuple[CallRecorder, list[Any]]]:
+    """Within this context the target is ready to run and is listened to; yields the recorder, and the inputs."""
     with (
         in_float64(recording.target, recording.checked) as placed,
-        listening(recording.target, watch=watch, known=known) as ear,
+        listening(recording.target, watch=watch, known=known) as recorder,
     ):
-        yield ear, placed
+        yield recorder, placed
 
 
-def forward(recording: Recording, ear: Ear, placed: list[Any]) -> Any:
+def forward(recording: Recording, recorder: CallRecorder, placed: list[Any]) -> Any:
     """The target's output. The loss, if there is one, is a call of its own after it."""
     target, title, options = recording.target, type(recording.target).__name__, recording.checked.options
     if isinstance(target, Layer):
         y, _ = target.forward(*placed, **options)
     else:
         operation = next((name for name, pair in vars(PLAIN).items() if pair is target), "")
-        y, _ = ear.forward(title, target, recording.checked.target.forward, *placed, _operation=operation, **options)
+        y, _ = recorder.forward(
+            title, target, recording.checked.target.forward, *placed, _operation=operation, **options
+        )
     if recording.how is not None:
         if isinstance(y, tuple | list):
             raise ConfigError(f"targets: expected a target with one output, the logits, got {len(y)} outputs")
         pair = PLAIN.cross_entropy
-        ear.forward(f"{title}.loss", pair, pair.forward, y, *recording.how, _operation=LOSS)
+        recorder.forward(f"{title}.loss", pair, pair.forward, y, *recording.how, _operation=LOSS)
     return y
 
 
-def backward(recording: Recording, ear: Ear, upstream: Upstream | None) -> HostArrays:
+def backward(recording: Recording, recorder: CallRecorder, upstream: Upstream | None) -> HostArrays:
     """The gradients of parameters and inputs; upstream None: the recorded one."""
-    first, target, device = ear.calls[0], recording.target, recording.checked.device
+    first, target, device = recorder.calls[0], recording.target, recording.checked.device
     if recording.how is not None and upstream is None:
-        dy = ear.pair_backward(PLAIN.cross_entropy, device.array(np.ones(()), "float64"), ear.calls[-1].cache)
+        dy = recorder.pair_backward(PLAIN.cross_entropy, device.array(np.ones(()), "float64"), recorder.calls[-1].cache)
     else:
         dy = like(first.output, [device.array(part, "float64") for part in upstream or recording.upstream])
     if isinstance(target, Layer):
         gradients = target.backward(dy, first.cache)
     else:
-        gradients = ear.backward(target, recording.checked.target.backward, dy, first.cache)
+        gradients = recorder.backward(target, recording.checked.target.backward, dy, first.cache)
     return recording.checked.inputs.named(gradients) | {
         name: np.array(device.host(parameter.grad)) for name, parameter in recording.checked.parameters.items()
     }
 
 
-def loss_of(recording: Recording, ear: Ear, y: Any) -> Any:
+def loss_of(recording: Recording, recorder: CallRecorder, y: Any) -> Any:
     """L after a forward that returned y: what its last call returned, or Σ dy·y."""
     host = recording.checked.device.host
     if recording.how is not None:
-        return host(ear.calls[-1].output)
+        return host(recorder.calls[-1].output)
     return sum(np.sum(r * host(part)) for r, part in zip(recording.upstream, as_tuple(y), strict=True))
 
 
@@ -203,14 +205,14 @@ def record(
     functions = target if isinstance(target, tuple) else methods  # a user's, whose lines are shown
     with tracing_lines(functions) if lines else nullcontext(LineTracer(())) as tracer:
         watch = _Noting(recording, tracer)
-        with running(recording, watch) as (ear, placed):
-            recording.calls = ear.calls
+        with running(recording, watch) as (recorder, placed):
+            recording.calls = recorder.calls
             watch.parameters = Parameters(checked.parameters, checked.device)
-            y = forward(recording, ear, placed)
+            y = forward(recording, recorder, placed)
             if how is None:
                 recording.upstream = _upstream(y, upstream, seed, checked.device)
-            recording.gradients = backward(recording, ear, None)
-            recording.loss = float(loss_of(recording, ear, y))
+            recording.gradients = backward(recording, recorder, None)
+            recording.loss = float(loss_of(recording, recorder, y))
     return recording
 
 
@@ -227,7 +229,7 @@ def _upstream(y: Any, upstream: Any, seed: int, device: Device) -> tuple[HostArr
     return parts
 
 
-class _Noting(Watch):
+class _Noting(Hooks):
     """Keeps copies, since arrays may be changed later, and gives each call its lines and its share of the gradients."""
 
     def __init__(self, recording: Recording, tracer: LineTracer) -> None:

@@ -63,7 +63,7 @@ class FrameOf(TypedDict):
     returned: Value
 
 
-class Way(TypedDict):
+class Pass(TypedDict):
     """The forward or the backward of a call. start and end count all beginnings and ends of calls."""
 
     start: int
@@ -88,8 +88,8 @@ class CallOf(TypedDict):
     gradients: list[Named]
     added: list[Added]
     params: dict[str, list[PartOf]]
-    forward: Way
-    backward: Way | None
+    forward: Pass
+    backward: Pass | None
 
 
 class ParameterOf(TypedDict):

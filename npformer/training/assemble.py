@@ -27,8 +27,8 @@ from npformer.training.memory import expect_memory
 from npformer.training.progress import Progress
 from npformer.training.start_from import extend, source_of
 from npformer.training.step import TrainStep
-from npformer.training.together import ALONE, CARD, Together
 from npformer.training.trainer import Trainer
+from npformer.training.world import CARD, SINGLE, World
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Assembled:
         return files
 
 
-def assemble(sections: Sections, resumed: Checkpoint | None = None, together: Together = ALONE) -> Assembled:
+def assemble(sections: Sections, resumed: Checkpoint | None = None, world: World = SINGLE) -> Assembled:
     """Build task, model, optimiser and step from the options given, by section and key.
 
     resumed: the checkpoint to resume from. Data and model are compared with it before the model is built. Raises
@@ -112,7 +112,7 @@ def assemble(sections: Sections, resumed: Checkpoint | None = None, together: To
     if source:
         source.set_weights(model)
         note = f"note: the weights are those of {source.path}{note}"
-    return Assembled(options, task, make_step(model, options, together), actual, note if source else "")
+    return Assembled(options, task, make_step(model, options, world), actual, note if source else "")
 
 
 def make_task(run: RunOptions, data: DataOptions) -> Task:
@@ -169,7 +169,7 @@ def _content(digest: Any, size: Any = None) -> str:
     return f"{count} of SHA-256 {str(digest)[:8]}…"
 
 
-def make_step(model: Model, options: Options, together: Together = ALONE) -> TrainStep:
+def make_step(model: Model, options: Options, world: World = SINGLE) -> TrainStep:
     """The training step that the options describe."""
     decoding = ["decoding"] if isinstance(model, Transformer) else []  # held-out examples, during training
     if model.backend.engine is not None:
@@ -190,8 +190,8 @@ def make_step(model: Model, options: Options, together: Together = ALONE) -> Tra
         schedule=training.make_schedule(model.config.d_model),
         accumulate=training.accumulate,
         slots=training.slots,
-        ranks=together.ranks,
-        shard_optimizer=together.shard_optimizer,
+        ranks=world.ranks,
+        shard_optimizer=world.shard_optimizer,
     )
 
 

@@ -25,8 +25,8 @@ from npformer.training.conditions import digest
 from npformer.training.journal import Listeners, OnEvaluate, OnStep
 from npformer.training.progress import Progress
 from npformer.training.resume import assemble_again, is_changed, schedule_note, tidy
-from npformer.training.together import ALONE, Together
 from npformer.training.trainer import Trainer
+from npformer.training.world import SINGLE, World
 
 
 @contextmanager
@@ -47,23 +47,23 @@ def new_run(
         raise ConfigError(f"options: expected sections of {', '.join(SECTIONS)}, got {unknown[0]!r}")
     sections = {section: fitted(options.get(section, {}), kind) for section, kind in SECTIONS.items()}
     place = None if path is None else Path(path)
-    together = Together(ranks, shard_optimizer)
-    with begun(sections, place, Listeners(on_step, on_evaluate, [*log_to]), together) as (trainer, _):
+    world = World(ranks, shard_optimizer)
+    with begun(sections, place, Listeners(on_step, on_evaluate, [*log_to]), world) as (trainer, _):
         yield trainer
 
 
 @contextmanager
 def begun(
-    sections: Sections, path: Path | None, listeners: Listeners, together: Together = ALONE
+    sections: Sections, path: Path | None, listeners: Listeners, world: World = SINGLE
 ) -> Iterator[tuple[Trainer, Assembled]]:
     """A new run. Bad options are refused before its folder is made."""
 
     def make() -> Assembled:
         expect_sinks(listeners.log_to)
-        return assemble(sections, together=together)
+        return assemble(sections, world=world)
 
-    assembled = together.agreed(make, Assembled.conditions)
-    if not together.is_first:
+    assembled = world.agreed(make, Assembled.conditions)
+    if not world.is_first:
         yield assembled.trainer(RunDirectory(path or Path("runs"))), assembled
         return
     folder = RunDirectory.create(path, Path("runs"), assembled.options.run.task)
@@ -79,7 +79,7 @@ def begun(
 
 @contextmanager
 def continued(
-    path: Path, changes: Sections, listeners: Listeners, together: Together = ALONE
+    path: Path, changes: Sections, listeners: Listeners, world: World = SINGLE
 ) -> Iterator[tuple[Trainer, Assembled]]:
     """The run in a folder, to go on from its latest checkpoint with these changes of its options."""
 
@@ -89,17 +89,17 @@ def continued(
 
     def load() -> tuple[Checkpoint, Assembled]:
         checkpoint = load_latest(folder)
-        return checkpoint, assemble_again(folder, checkpoint, changes, together)
+        return checkpoint, assemble_again(folder, checkpoint, changes, world)
 
     def conditions(loaded: tuple[Checkpoint, Assembled]) -> dict[str, str]:
         checkpoint, assembled = loaded
         same = f"step {checkpoint.step}, {digest(checkpoint.arrays)}"
         return assembled.conditions() | {"checkpoint": same}
 
-    folder = together.agreed(open_it)
-    with folder.lock() if together.is_first else nullcontext():
-        checkpoint, assembled = together.agreed(load, conditions)  # all have read the files
-        if not together.is_first:
+    folder = world.agreed(open_it)
+    with folder.lock() if world.is_first else nullcontext():
+        checkpoint, assembled = world.agreed(load, conditions)  # all have read the files
+        if not world.is_first:
             trainer = assembled.trainer(folder)
             trainer.restore(checkpoint)
             yield trainer, assembled

@@ -26,7 +26,7 @@ from npformer.run.option_types import in_shell
 from npformer.run.options import SECTIONS, DataOptions
 from npformer.run.tasks import Sections
 from npformer.training.assemble import Assembled, assemble, write_file
-from npformer.training.together import ALONE, Together
+from npformer.training.world import SINGLE, World
 
 _PIECES = "the vocabulary would be another"
 #: Options of data that cannot change, and why.
@@ -35,9 +35,7 @@ FIXED = {"held_out_fraction": "the run would be evaluated on examples that it ha
 MOST_NAMED = 5  # the most differing options in a message
 
 
-def assemble_again(
-    run: RunDirectory, checkpoint: Checkpoint, changes: Sections, together: Together = ALONE
-) -> Assembled:
+def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections, world: World = SINGLE) -> Assembled:
     """The run's parts, with the options of the checkpoint and these changes, by section and key. Nothing is written.
 
     Raises ConfigError if config.toml differs or a change makes no sense, CheckpointError if the data, vocabulary.txt
@@ -48,7 +46,7 @@ def assemble_again(
     _expect_options(run, checkpoint, saved, wanted)
     _expect_the_same_data(saved["data"], wanted["data"])
     try:
-        assembled = assemble(wanted, checkpoint, together)
+        assembled = assemble(wanted, checkpoint, world)
     except CheckpointError as error:
         then, now = _flat(saved), _flat(wanted)
         fixed = [name for name in now if name.startswith(("model.", "run.dtype")) and then.get(name) != now[name]]

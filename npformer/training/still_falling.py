@@ -17,7 +17,7 @@ ENOUGH = 0.99
 LONGER = 4
 
 
-def way_further(run: RunDirectory, records: Sequence[Mapping[str, Any]], found: Evaluation, steps: int) -> str:
+def suggest_more_steps(run: RunDirectory, records: Sequence[Mapping[str, Any]], found: Evaluation, steps: int) -> str:
     """The command with which a run goes on whose held-out loss was still falling at its end; "" if it was not.
 
     records: the lines of metrics.jsonl; found: the last evaluation; steps: those of the run, all made.

@@ -40,7 +40,7 @@ from npformer.typing import HostArrays, Tensors
 FAR = 2  # a held-out loss of more than so many times that of an untrained model is worth less than a new run
 
 
-def way_on(run: RunDirectory, model: Model, task: Task, options: TrainingOptions) -> str:
+def recovery_hint(run: RunDirectory, model: Model, task: Task, options: TrainingOptions) -> str:
     """How to go on with a run that has diverged, in words. model is lent to the checkpoints that are tried."""
     rate, saved = options.learning_rate, list_checkpoints(run.checkpoints)
     first = next((line["loss"] for line in metrics.read(run.metrics_path) if line.get("kind") == "train"), np.inf)
@@ -299,7 +299,7 @@ class Trainer:
         number = self.step.step_number
         when = f"at step {number}" if last == number - 1 else f"after step {last} and at step {number} at the latest"
         lost = "" if self._saved_at == number else ", so nothing of it was saved"
-        way = way_on(self.run, self.step.model, self.task, self.options)
+        way = recovery_hint(self.run, self.step.model, self.task, self.options)
         return DivergedError(f"step {number}: expected {expected}: training has diverged {when}{lost}; {way}")
 
     def _kept(self, saves: bool) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.check.check import gradcheck
-from npformer.check.look import How, look_at
+from npformer.check.look import CheckOptions, look_at
 from npformer.check.lost_digits import LOST, without_lost_digits
 from npformer.check.report import UNCLEAR, WRONG
 from npformer.check.subject import subject
@@ -15,7 +15,7 @@ X = np.array([1e-9, 2e-9, -3e-9])
 
 def judged(forward, backward, *inputs, elementwise=None):
     """The rows before and after."""
-    how = How(0, elementwise, True, 1e-10, None, True, True, False, None, None, None, (), None, None, None, {}, True)
+    how = CheckOptions(elementwise=elementwise, allow_length_one=True, why=False, in_regime=True)
 
     def make(target):
         return subject(target, inputs, {}, None)

@@ -6,7 +6,6 @@ import shutil
 import pytest
 
 from npformer.backend import get_backend
-from npformer.cli import answers
 from npformer.cli.main import main
 from npformer.data import Characters, MarkedWords, Vocabulary, WordPiece, Words
 from npformer.data.vocabulary import SEQUENCE
@@ -15,6 +14,7 @@ from npformer.models import Decoder, DecoderConfig, Encoder, Transformer
 from npformer.run import RunDirectory, metrics
 from npformer.run.tasks import ANSWERS, TASKS
 from npformer.run.trained import Trained, read_trained
+from npformer.training import answers
 from npformer.training.assemble import assemble
 from tests.cli.conftest import TINY, assignments, options_of
 from tests.training.runs import timeless
@@ -135,14 +135,14 @@ def test_a_text_may_grow_beyond_the_window(monkeypatch):
     monkeypatch.setattr(
         answers, "_rows", lambda model, src, *rest: read.extend(src.tolist()) or rows(model, src, *rest)
     )
-    answer = answers.answer(trained, ["abcabcabcabc", "a"], 10, answers.Way())
+    answer = answers.answer(trained, ["abcabcabcabc", "a"], 10, answers.Sampling())
     texts = [each["output"] for each in answer]
     assert [len(text) for text in texts] == [22, 11]
     assert texts[0].startswith("abcabcabcabc")
     assert texts[1].startswith("a")
     assert max(map(len, read)) <= 8
     assert len({tuple(row) for row in read}) == len(read) >= 4
-    assert answers.answer(trained, ["a"], 10, answers.Way())[0]["output"] == texts[1]
+    assert answers.answer(trained, ["a"], 10, answers.Sampling())[0]["output"] == texts[1]
 
 
 def test_a_search_continues_beyond_the_window(monkeypatch):
@@ -157,19 +157,19 @@ def test_a_search_continues_beyond_the_window(monkeypatch):
     monkeypatch.setattr(answers, "beam_search", search)
     for text, searches in (("abcabcabcabc", 3), ("a", 2), ("abcdef", 4)):
         made.clear()
-        (answer,) = answers.answer(trained, [text], 10, answers.Way(beam=3))
+        (answer,) = answers.answer(trained, [text], 10, answers.Sampling(beam=3))
         assert answer["output"].startswith(text)
         assert len(answer["output"]) == len(text) + 10
         assert [each[:2] for each in made[1:-1]] == [(4, 8)] * (searches - 2)  # the last half of the window
         assert len(made) == searches
         assert max(room for _, room, _ in made) <= 8
         assert answer["score"] == pytest.approx(sum(each[2] for each in made) / ((5 + 10) / 6) ** 0.6, abs=1e-6)
-    both = answers.answer(trained, ["ab", "abcd"], 3, answers.Way(beam=3))
+    both = answers.answer(trained, ["ab", "abcd"], 3, answers.Sampling(beam=3))
     assert [len(each["output"]) for each in both] == [5, 7]  # each as long as alone
 
 
 def test_a_window_of_two_leaves_room_for_a_new_token():
-    (answer,) = answers.answer(endless("sinusoidal", 2), ["abc"], 5, answers.Way())
+    (answer,) = answers.answer(endless("sinusoidal", 2), ["abc"], 5, answers.Sampling())
     assert len(answer["output"]) == 8
     assert answer["output"].startswith("abc")
 

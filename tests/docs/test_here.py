@@ -25,7 +25,7 @@ OTHER = """
 import json
 import numpy as np
 from npformer.lab.grader.exercises import _value, cases_of, find
-from npformer.lab.grader.judge import compared
+from npformer.lab.grader.grading import compared
 
 
 def errors(exercise):

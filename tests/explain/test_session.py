@@ -5,7 +5,7 @@ import pytest
 
 from npformer.check.inputs import as_tuple
 from npformer.check.oracles import COMPLEX_H
-from npformer.tracing.listening import Moving, Watch
+from npformer.tracing.listening import Hooks, Moving
 
 ORDERS = pytest.mark.parametrize("fixture", ["opened", "pre"])
 
@@ -31,7 +31,7 @@ def test_l_with_a_calls_output_moved_has_its_upstream_gradient_as_its_slope(open
         assert abs(slope - np.sum(upstream * direction)) <= 1e-13 * np.sum(np.abs(upstream * direction)), call.name
 
 
-class FirstToken(Watch):
+class FirstToken(Hooks):
     """Keeps the calls of operations that it sees, and drops all gradients of the loss but the first token's."""
 
     def __init__(self):

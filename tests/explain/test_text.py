@@ -6,7 +6,7 @@ import pytest
 
 from npformer.explain import lines
 from npformer.explain.explanation import Group, Product, Share, Sums
-from npformer.explain.paths import PAST, THROUGH, Paths, Sum, Way
+from npformer.explain.paths import PAST, THROUGH, Paths, ResidualPath, Sum
 from npformer.explain.text import number, share
 
 
@@ -57,7 +57,9 @@ def test_the_largest_shares_of_tokens_are_shown_and_the_rest_is_summed(explained
 
 def test_the_strongest_ways_are_shown_and_the_rest_is_summed(explained):
     call = explained.terms.groups[0].call
-    ways = tuple(Way(((0, THROUGH if n % 2 else PAST),), value) for n, value in enumerate((8.0, -4.0, 3.0, 2.0, -1.5)))
+    ways = tuple(
+        ResidualPath(((0, THROUGH if n % 2 else PAST),), value) for n, value in enumerate((8.0, -4.0, 3.0, 2.0, -1.5))
+    )
     value = replace(explained, value=explained.value._replace(analytic=7.5)).value
     text = told(explained, value=value, paths=Paths((Sum(call, "decoder", 4.0, 3.5, 0.0),), ways, 0.0, True))
     assert "5 ways in all, the strongest first:" in text
@@ -78,7 +80,7 @@ def test_numbers_and_shares():
 def test_parts_that_cancel_have_no_shares(explained, through, past, words):
     value = replace(explained, value=explained.value._replace(analytic=7.5)).value
     sums = (Sum(explained.terms.groups[0].call, "decoder", through, past, 0.0),)
-    ways = tuple(Way(((0, way),), part) for way, part in ((THROUGH, through), (PAST, past)))
+    ways = tuple(ResidualPath(((0, way),), part) for way, part in ((THROUGH, through), (PAST, past)))
     text = told(explained, value=value, paths=Paths(sums, ways, 0.0, True))
     assert words in text
     assert ("%" in text) == (through > 0)

@@ -7,7 +7,7 @@ import pytest
 
 from npformer import functional
 from npformer.check.diagnosis.mutants import mutants
-from npformer.check.judge import Judge
+from npformer.check.verdict import Judge
 from npformer.lab import mutation_testing as module
 from npformer.lab.mutation_testing import (
     CRASHED,

@@ -4,7 +4,7 @@ import numpy as np
 
 from npformer.layers import Layer
 from npformer.layers.linear import Linear
-from npformer.tracing.listening import Watch, listening
+from npformer.tracing.listening import Hooks, listening
 from tests.check.functions import normal
 from tests.check.own_code import Passing
 from tests.check.small_models import BACKEND
@@ -14,12 +14,12 @@ X = normal(2, 3)
 
 def test_a_layer_that_hands_on_the_cache_of_an_operation():
     layer = Passing(BACKEND)
-    with listening(layer) as ear:
+    with listening(layer) as recorder:
         y, cache = layer.forward(X)
         layer.backward(np.ones_like(y), cache)
-    outer, inner = ear.calls
+    outer, inner = recorder.calls
     assert (inner.parent, outer.parts, outer.operation, inner.operation) == (outer, [inner], "", "linear")
-    assert [call.forward_time + call.backward_time for call in ear.calls] == [(0, 3, 4, 7), (1, 2, 5, 6)]
+    assert [call.forward_time + call.backward_time for call in recorder.calls] == [(0, 3, 4, 7), (1, 2, 5, 6)]
     assert inner.into[0] is not None
     assert np.array_equal(inner.added[0], layer.inner.weight.grad)
 
@@ -54,13 +54,13 @@ class Chain(Layer):
 
 def test_calls_without_a_cache_are_met_from_the_last_to_the_first():
     layer = Chain()
-    with listening(layer) as ear:
+    with listening(layer) as recorder:
         layer.backward(np.ones(2), layer.forward(np.ones(2))[1])
-    assert [call.upstream.tolist() for call in ear.calls] == [[1, 1], [0.25, 0.25], [0.5, 0.5], [1, 1]]
-    assert [call.backward_time for call in ear.calls] == [(8, 15), (13, 14), (11, 12), (9, 10)]
+    assert [call.upstream.tolist() for call in recorder.calls] == [[1, 1], [0.25, 0.25], [0.5, 0.5], [1, 1]]
+    assert [call.backward_time for call in recorder.calls] == [(8, 15), (13, 14), (11, 12), (9, 10)]
 
 
-class Doubling(Watch):
+class Doubling(Hooks):
     """Doubles the gradient that goes into operations, and halves what comes out."""
 
     def __init__(self):
@@ -85,14 +85,14 @@ def test_a_watch_may_change_what_is_passed():
     expected, cache = layer.forward(X)
     dx = layer.backward(np.ones_like(expected), cache)
     once = layer.weight.grad.copy()
-    with listening(layer, watch=watch) as ear:
+    with listening(layer, watch=watch) as recorder:
         y, cache = layer.forward(X)
         returned = layer.backward(np.ones_like(y), cache)
     assert watch.seen == ["Linear", "Linear.linear"]
     assert np.array_equal(y, expected + 1)
     assert np.allclose(returned, dx)
     assert np.allclose(layer.weight.grad, 3 * once), "once without the watch, twice with it"
-    assert np.array_equal(ear.calls[1].upstream, 2 * np.ones_like(y))
+    assert np.array_equal(recorder.calls[1].upstream, 2 * np.ones_like(y))
 
 
 def test_a_backward_whose_cache_is_unknown():
@@ -100,12 +100,12 @@ def test_a_backward_whose_cache_is_unknown():
     y, cache = layer.forward(X)
     seen = []
 
-    class Noting(Watch):
+    class Noting(Hooks):
         def entering(self, call, dy):
             seen.append(call)
             return dy
 
-    with listening(layer, watch=Noting()) as ear:
+    with listening(layer, watch=Noting()) as recorder:
         layer.backward(np.ones_like(y), cache)
     assert seen == [None, None]
-    assert ear.calls == []
+    assert recorder.calls == []

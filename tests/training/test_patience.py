@@ -8,7 +8,7 @@ from npformer.run.checkpoint import list_checkpoints
 from npformer.run.trained import load_latest
 from npformer.training import Evaluation, Trainer
 from npformer.training.assemble import assemble
-from npformer.training.still_falling import way_further
+from npformer.training.still_falling import suggest_more_steps
 from tests.training.runs import Told, small_sections, stop_at
 
 TRAINING = {"steps": 9, "batch_size": 4, "eval_every": 1, "save_every": 4}
@@ -96,4 +96,4 @@ def test_what_was_still_falling(losses, evaluation, says, tmp_path):
     records = [{"kind": "run"}, *({"kind": "eval", "step": 1, "loss": loss} for loss in losses)]
     records.insert(2, {"kind": "train", "step": 1, "loss": 9.0})
     command = f"npformer train --resume {tmp_path} --set steps=4000"
-    assert way_further(RunDirectory(tmp_path), records, evaluation, 1000) == (command if says else "")
+    assert suggest_more_steps(RunDirectory(tmp_path), records, evaluation, 1000) == (command if says else "")

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from npformer.cli.given import given
+from npformer.cli.given import options_from_args
 from npformer.cli.main import build_parser
 from npformer.errors import DataError
 from npformer.run import RunDirectory
@@ -56,7 +56,7 @@ def test_the_folder_alone_gives_what_the_training_found(ended):
 def test_the_command_gives_the_same_options(ended):
     trainer, options = ended
     _, *words = shlex.split(summary_of(trainer.run, 1).repeat)
-    given_options = given(build_parser().parse_args(words))
+    given_options = options_from_args(build_parser().parse_args(words))
     assert flat(assemble(given_options).options) == flat(options)
 
 

@@ -12,7 +12,7 @@ from npformer.run.checkpoint import latest_checkpoint, load_checkpoint
 from npformer.training import Trainer, assemble, begin
 from npformer.training.begin import begun, continued
 from npformer.training.journal import Listeners
-from npformer.training.together import Together
+from npformer.training.world import World
 from tests.engine.thread_ranks import in_threads
 from tests.training.runs import SMALL, timeless
 
@@ -38,9 +38,9 @@ def run(path, ranks, options, shard=False, train=Trainer.train):
     nothing = {"run": {}, "data": {}, "model": {}, "training": {}}
 
     def work(ranks):
-        together = Together(ranks, shard)
-        opened = continued(path, nothing, Listeners(), together)
-        with opened if options is None else begun(options, path, Listeners(), together) as (trainer, _):
+        world = World(ranks, shard)
+        opened = continued(path, nothing, Listeners(), world)
+        with opened if options is None else begun(options, path, Listeners(), world) as (trainer, _):
             train(trainer)
             return trainer.step.model.arena.values.tobytes(), trainer.last_evaluation
 
@@ -97,7 +97,7 @@ def test_all_ranks_stop_after_the_same_step(tmp_path):
     """The flag of one rank travels with its next step."""
 
     def work(ranks):
-        with begun(sections(steps=50), tmp_path / "run", Listeners(), Together(ranks)) as (trainer, _):
+        with begun(sections(steps=50), tmp_path / "run", Listeners(), World(ranks)) as (trainer, _):
             asked = type("Asked", (), {"number": 15 if ranks.rank == 3 else None})()
             trainer._journal.begin(0)
             for number in range(50):

@@ -33,7 +33,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "check/diagnosis/patterns": ("Clues", "by_pattern"),
     "io/percent": ("percent",), "lab/grader/tree": (),
     "lab/grader/source": ("Source", "BANNED", "refusal"),
-    "lab/grader/judge": (), "lab/grader/diagnosis": (),
+    "lab/grader/grading": (), "lab/grader/diagnosis": (),
     "lab/grader/grade": ("grade_exercise",),
     "lab/grader/report": ("verdict", "to_dict", "folded"), "lab/grader/child/slopes": (),
 }  # fmt: skip

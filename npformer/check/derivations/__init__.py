@@ -1,11 +1,11 @@
 """Derivations on paper, checked line by line.
 
-``grammar`` reads one, ``point`` measures, ``judge`` compares, ``cause`` says what a wrong line lacks, ``templates``
-holds forwards to begin with.
+``grammar`` reads one, ``point`` measures, ``derivation_check`` compares, ``cause`` says what a wrong line lacks,
+``templates`` holds forwards to begin with.
 """
 
+from npformer.check.derivations.derivation_check import Judged, JudgedLine, judge, to_dict
 from npformer.check.derivations.grammar import GRAMMAR, Derivation, read
-from npformer.check.derivations.judge import Judged, JudgedLine, judge, to_dict
 from npformer.check.derivations.templates import TEMPLATES, template
 
 __all__ = ["GRAMMAR", "TEMPLATES", "Derivation", "Judged", "JudgedLine", "judge", "read", "template", "to_dict"]

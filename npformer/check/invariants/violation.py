@@ -11,7 +11,7 @@ import numpy as np
 from npformer.check.measures import NEGLIGIBLE, largest, max_abs, worst_at
 from npformer.typing import HostArray, HostArrays, Tensors
 
-#: Two float64 results differ if their error relative to the largest entry (``judge.py``, first rule) is above this.
+#: Two float64 results differ if their error relative to the largest entry (``verdict.py``, first rule) is above this.
 ROUNDING = 1e-11
 
 NO_TENSORS: Tensors = {}

@@ -20,7 +20,7 @@ import numpy as np
 
 from npformer.check import behaviour
 from npformer.check.inputs import is_float
-from npformer.check.look import How, expect_fitting, not_numbers, upstreams_of, without_verdict
+from npformer.check.look import CheckOptions, expect_fitting, not_numbers, upstreams_of, without_verdict
 from npformer.check.lost_digits import LOST
 from npformer.check.measures import largest, max_abs, rms, scale_of, terms, worst_at
 from npformer.check.one_point import at_one_point
@@ -66,7 +66,7 @@ class _Kernel(NamedTuple):
     inside: Format
 
     @classmethod
-    def of(cls, target: Any, inputs: Sequence[Any], how: How) -> _Kernel:
+    def of(cls, target: Any, inputs: Sequence[Any], how: CheckOptions) -> _Kernel:
         known = format_of(inputs, how.precision)
         sums = format_named("accumulate", how.accumulate or ("float64" if known.name == "float64" else "float32"))
         placed = [rounded(x, known) if is_float(x) and isinstance(x, np.ndarray) else x for x in inputs]
@@ -97,7 +97,7 @@ class _Kernel(NamedTuple):
         return {name: rounded(x, self.precision) for name, x in self.checked.symmetric(there).items()}
 
 
-def in_low_precision(target: Any, inputs: Sequence[Any], how: How) -> Report:
+def in_low_precision(target: Any, inputs: Sequence[Any], how: CheckOptions) -> Report:
     """A Report of target's gradients in its own precision; see the head of this file.
 
     Raises ConfigError if there is neither a precision nor an input that has one, or if shapes of outputs differ.
@@ -125,7 +125,7 @@ def in_low_precision(target: Any, inputs: Sequence[Any], how: How) -> Report:
 class _Comparison:
     """A kernel's gradients beside its reference's."""
 
-    def __init__(self, kernel: _Kernel, how: How, upstream: Upstream, claimed: HostArrays) -> None:
+    def __init__(self, kernel: _Kernel, how: CheckOptions, upstream: Upstream, claimed: HostArrays) -> None:
         self._kernel, self._how, self._upstream, self._claimed = kernel, how, upstream, claimed
 
         def make(target: Any, dtype: str = "float64") -> Called:
@@ -318,7 +318,7 @@ def by_own_forward(checked: Subject, upstream: Upstream, claimed: HostArrays, pr
     """The rows of a kernel without a reference: differences of its own forward decide, where they are fine enough.
 
     An entry is right if |a − n| ≤ 8e + λ·u·√N·A + φ: e the differences' error estimate, A the entry's reach
-    (``judge.py``), N the number of terms of L, whose roundings add like a random walk, λ = 4, and φ = λ·u·max(max|n|,
+    (``verdict.py``), N the number of terms of L, whose roundings add like a random walk, λ = 4, and φ = λ·u·max(max|n|,
     rms(r·y)·√N / rms x). Source: Higham & Mary 2019, SIAM J. Sci. Comput. 41, theorem 3.1.
     """
     outputs = checked.outputs({})

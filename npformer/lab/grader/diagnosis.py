@@ -19,7 +19,7 @@ from npformer.check.diagnosis.mutants import Mutant, mutants
 from npformer.check.diagnosis.patterns import Clues, by_pattern
 from npformer.check.measures import max_abs
 from npformer.lab.grader.exercises import HINTS, Case, Exercise
-from npformer.lab.grader.judge import LATE, Compared, Finding, Result
+from npformer.lab.grader.grading import LATE, Compared, Finding, Result
 from npformer.lab.grader.parts import FUNCTIONS
 from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import as_tuple, named

@@ -11,7 +11,7 @@ from npformer.errors import DataError
 from npformer.io.child_process import Limits
 from npformer.lab.grader.diagnosis import Fault, faults_of
 from npformer.lab.grader.exercises import Exercise, cases_of
-from npformer.lab.grader.judge import (
+from npformer.lab.grader.grading import (
     BLANK,
     LATE,
     Finding,

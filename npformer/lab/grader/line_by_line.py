@@ -17,7 +17,7 @@ import numpy as np
 from npformer.check.derivations.point import measured
 from npformer.check.measures import max_abs
 from npformer.lab.grader.exercises import Case, Exercise
-from npformer.lab.grader.judge import Result
+from npformer.lab.grader.grading import Result
 from npformer.lab.grader.parts import TEXTS
 from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import as_tuple, decode

@@ -9,7 +9,7 @@ from npformer.io.printable import visible
 from npformer.io.terminal import columns
 from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.grade import NOT_BEGUN, Grade
-from npformer.lab.grader.judge import Finding
+from npformer.lab.grader.grading import Finding
 from npformer.lab.grader.line_by_line import Lines
 from npformer.lab.lessons.lessons import next_step
 

@@ -13,7 +13,7 @@ Made = TypeVar("Made")
 CARD = "GPU"
 
 
-class Together(NamedTuple):
+class World(NamedTuple):
     """How this process trains together with others. It changes no number, so no run keeps it."""
 
     ranks: Any = None  # a communicator, None for one process
@@ -40,7 +40,7 @@ class Together(NamedTuple):
         failed = next((told["error"] for told in every if "error" in told), None)
         error = getattr(errors, failed[0])(failed[1]) if failed else _difference([x["conditions"] for x in every])
         if error is not None:
-            error.of_all = True
+            error.raised_on_every_rank = True
             raise error
         return made
 
@@ -69,4 +69,4 @@ def _difference(every: list[dict[str, str]]) -> ConfigError | None:
     return None
 
 
-ALONE = Together()
+SINGLE = World()

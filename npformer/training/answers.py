@@ -33,7 +33,7 @@ TEMPERATURE = 0.7
 
 
 @dataclass(frozen=True)
-class Way:
+class Sampling:
     """How tokens are chosen. Raises ConfigError if two ways are requested at once."""
 
     beam: int | None = None
@@ -57,7 +57,7 @@ class Way:
         return self.beam is None and not self.samples
 
 
-def answer(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[dict[str, Any]]:
+def answer(trained: Trained, texts: list[str], max_len: int, way: Sampling) -> list[dict[str, Any]]:
     """The model's output for each text: "output", and a score or probability where there is one.
 
     max_len: the most tokens of an output.
@@ -77,7 +77,9 @@ def answer(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[d
     return [{"output": text} | ({} if score is None else {"score": score}) for text, score in texts_and_scores]
 
 
-def _rows(model: Transformer | Decoder, src: HostArray, max_len: int, way: Way) -> list[tuple[HostArray, float | None]]:
+def _rows(
+    model: Transformer | Decoder, src: HostArray, max_len: int, way: Sampling
+) -> list[tuple[HostArray, float | None]]:
     if way.beam is not None:
         best = [hypotheses[0] for hypotheses in beam_search(model, src, max_len, beam=way.beam)]
         return [(hypothesis.tokens, hypothesis.score) for hypothesis in best]
@@ -88,13 +90,13 @@ def _rows(model: Transformer | Decoder, src: HostArray, max_len: int, way: Way) 
     return [(row, None) for row in rows]
 
 
-def _continued(model: Decoder, tokenizer: Tokenizer, texts: list[str], max_len: int, way: Way) -> list[Written]:
+def _continued(model: Decoder, tokenizer: Tokenizer, texts: list[str], max_len: int, way: Sampling) -> list[Written]:
     """Each text continued by up to max_len tokens."""
     window, ids = model.config.max_seq_len, [tokenizer.encode(text) for text in texts]
     if way.beam is not None:
         return [_searched(model, tokenizer, row, max_len, way.beam) for row in ids]
     if way.is_greedy:
-        way = Way(temperature=TEMPERATURE, seed=way.seed)
+        way = Sampling(temperature=TEMPERATURE, seed=way.seed)
     full = [len(row) + max_len for row in ids]
     while going := [i for i, row in enumerate(ids) if len(row) < full[i] and EOS_ID not in row]:
         prompts = [[BOS_ID, *_context(ids[i], window - 1)] for i in going]

@@ -6,12 +6,13 @@ Small wrong entries beside large right ones are WRONG, and rounding of terms tha
 import numpy as np
 import pytest
 
-from npformer.check import gradcheck, judge
-from npformer.check.judge import FRESH, Judge
+from npformer.check import gradcheck
+from npformer.check import verdict as module
 from npformer.check.look import random_upstreams
 from npformer.check.oracles import Evidence, Oracle
 from npformer.check.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
 from npformer.check.subject import subject
+from npformer.check.verdict import FRESH, Judge
 from npformer.errors import ConfigError
 from npformer.layers import EncoderLayer, LayerNorm
 from npformer.layers.parameter import Parameter
@@ -67,9 +68,9 @@ def test_a_wrong_element_cannot_hide_behind_another_kink():
     assert (row.verdict, row.worst_index) == (WRONG, (1,))
 
 
-@pytest.mark.parametrize(("most", "expected"), [(5 * judge.SWEEP, UNCLEAR), (judge.MOST_FORWARDS, RIGHT)])
+@pytest.mark.parametrize(("most", "expected"), [(5 * module.SWEEP, UNCLEAR), (module.MOST_FORWARDS, RIGHT)])
 def test_too_many_doubtful_places_are_not_passed(most, expected, monkeypatch):
-    monkeypatch.setattr(judge, "MOST_FORWARDS", most)
+    monkeypatch.setattr(module, "MOST_FORWARDS", most)
     near = np.concatenate([[1.0], 3e-9 * (1 + np.random.default_rng(0).random(25))])  # steps begin as of 1
     assert verdict(relu_pair(), near, complex_step=False) == expected
 
