@@ -64,6 +64,22 @@ while channel.recv(1):
 OTHER_VERSION = """
     assemble.__version__ = "0.0.9"
 """
+NO_ROOM = """
+    from npformer.io import atomic_files
+    from npformer.run import checkpoint
+    from tests.failing_system import WatchedSystem
+    save = trainer.save_checkpoint
+    def full(place, number, *more):
+        if number == 20:
+            atomic_files.os = checkpoint.os = WatchedSystem(3, lasting=True)
+        save(place, number, *more)
+    trainer.save_checkpoint = full
+"""
+FAILS = """
+    def and_fail(self):
+        raise ZeroDivisionError("a bug of one rank")
+    Trainer._one_step = and_fail
+"""
 
 
 @pytest.fixture
@@ -255,3 +271,27 @@ def test_one_process_with_slots_starts_no_other(cli, small, monkeypatch, tmp_pat
     monkeypatch.chdir(tmp_path)
     assert main(["train", "reverse", "--processes", "1", "--out", "run", *small(steps=2, kernels="numpy")]) == 0
     assert "slots = 8" in (tmp_path / "run" / "config.toml").read_text()
+
+
+@with_mpi
+def test_a_full_disk_of_the_first_rank_ends_all_with_that_reason(two, shell, hooked, tmp_path):
+    done = shell("", *two, env=hooked(0, NO_ROOM))
+    assert done.code == 1
+    done.warns("step-00000020: the checkpoint was not saved: the disk is full", "step-00000010 is intact")
+    assert "MPI_Abort" not in done.err
+    assert load_checkpoint(latest_checkpoint(tmp_path / "two" / "checkpoints")).step == 10
+
+
+@with_mpi
+def test_a_bug_of_another_rank_is_told_with_its_number(two, shell, hooked):
+    done = shell("", *two, env=hooked(1, FAILS))
+    assert done.code == 1
+    done.warns("ZeroDivisionError", "npformer: rank 1 of 2: a bug of one rank")
+
+
+@with_mpi
+def test_bad_input_is_refused_once_by_all(shell, tmp_path):
+    done = shell("train reverse --out run --processes 2 --slots 1")
+    done.refused("processes: expected a power of two that is at most the number of slots, 1, got 2")
+    assert done.err.count("npformer: ") == 1
+    assert not (tmp_path / "run").exists()
