@@ -147,6 +147,11 @@ def unwrapped(function: Any) -> Any:
     return function if inner is None else unwrapped(inner)
 
 
+def is_ours(function: Any) -> bool:
+    """Whether a function is defined in npformer."""
+    return str(getattr(function, "__module__", "")).startswith("npformer.")
+
+
 def tree_of(function: Any) -> tuple[ast.Module, int]:
     """The tree of a function's source, and the first line of it in its file. Raises OSError if there is none."""
     lines, first = inspect.getsourcelines(function)

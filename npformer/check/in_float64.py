@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from npformer.backend import PLAIN, Backend, Ops
-from npformer.check.checkable import is_of_layers
+from npformer.check.checkable import is_of_layers, is_ours
 from npformer.check.subject import LayerSubject, PairSubject, name_of
 from npformer.functional import OPERATIONS, Operation
 
@@ -56,8 +56,7 @@ def plain_row(target: Any) -> Operation | None:
         return OPERATIONS.get(target)
     if not isinstance(target, tuple) or len(target) != 2:
         return None
-    is_ours = str(getattr(getattr(target[0], "func", target[0]), "__module__", "")).startswith("npformer.")
-    return OPERATIONS.get(name_of(target)) if is_ours else None
+    return OPERATIONS.get(name_of(target)) if is_ours(getattr(target[0], "func", target[0])) else None
 
 
 @contextmanager

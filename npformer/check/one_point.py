@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from npformer.check import behaviour
-from npformer.check.checkable import Checkable
-from npformer.check.diagnosis.clues import all_layers, clues_of, is_ours, with_mistakes
+from npformer.check.checkable import Checkable, is_ours
+from npformer.check.diagnosis.clues import all_layers, clues_of, with_mistakes
 from npformer.check.diagnosis.patterns import UNKNOWN, Clues, Diagnosis, diagnose, is_vague
 from npformer.check.look import MANY_ELEMENTS, CheckOptions, Look, look_at, proving_nothing, rows_of, silenced
 from npformer.check.oracles import Oracle

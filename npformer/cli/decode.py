@@ -71,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     """Print one output per input, as soon as its batch is decoded."""
     expect_at_least_1(args, "max_len")
     way = Sampling(args.beam, args.temperature, args.top_k, args.top_p, args.seed)
+    if way.beam is not None and way.samples:
+        raise ConfigError("--beam: expected no --temperature, --top-k or --top-p beside it; choose one way")
     trained = load_trained(args.run_folder, args.device, args.best)
     if isinstance(trained.model, Encoder) and not way.is_greedy:
         raise ConfigError(f"{args.run_folder}: expected no generation option, since this model writes no text")

@@ -1,7 +1,4 @@
-"""The options of a run as a command gives them: by a file, by --set, and by spellings of their own.
-
-And as a command tells them: a table on a terminal, or JSON.
-"""
+"""The options of a run, as a command gives them (by a file, by --set, by spellings of their own) and tells them."""
 
 from __future__ import annotations
 

@@ -167,12 +167,12 @@ class _Walk:
         """All sums are closed: what comes from the loss by no sum at all, and what reaches the sums first."""
         return _Gates(dict.fromkeys(self.numbers, _OPEN[NEITHER]), {}, self.numbers)
 
-    def _run(self, watch: _Gates) -> tuple[float, dict[int, Any]]:
+    def _run(self, hooks: _Gates) -> tuple[float, dict[int, Any]]:
         """What ends at the place, and what reaches the sums that stop it; from the loss, if no gradient is given."""
-        gradients = self.session.run(watch, _zeros(self.session.upstream) if watch.replaced else None)
+        gradients = self.session.run(hooks, _zeros(self.session.upstream) if hooks.replaced else None)
         self.runs += 1
         nonzero = {
-            n: dy for n, dy in watch.arrived.items() if any(part is not None and np.any(part) for part in as_tuple(dy))
+            n: dy for n, dy in hooks.arrived.items() if any(part is not None and np.any(part) for part in as_tuple(dy))
         }
         return self.place.gradient(self.session, gradients), nonzero
 
@@ -191,9 +191,9 @@ class _Walk:
 
     def _send(self, number: int, branch: int, dy: Any) -> tuple[float, dict[int, Any]]:
         """Send a gradient on from a sum, into one branch: what ends at the place, and what reaches other sums."""
-        watch = self._gates()
-        watch.open_at[number], watch.replaced[number] = _OPEN[branch], dy
-        return self._run(watch)
+        hooks = self._gates()
+        hooks.open_at[number], hooks.replaced[number] = _OPEN[branch], dy
+        return self._run(hooks)
 
     def _carried(self, number: int, dy: Any) -> float:
         """The size of the part of the number that goes on from a sum, all later sums open."""

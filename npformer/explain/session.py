@@ -84,24 +84,24 @@ class Session:
         """The arrays of a call, as they were in the recording."""
         return self.seen[call.number]
 
-    def run(self, watch: Hooks | None = None, upstream: tuple[HostArray, ...] | None = None) -> HostArrays:
+    def run(self, hooks: Hooks | None = None, upstream: tuple[HostArray, ...] | None = None) -> HostArrays:
         """Run the backward again; the gradients of parameters and inputs, by name. upstream None: from the loss."""
         copies: dict[int, Any] = {}
         for call, cache in zip(self.live, self._pristine, strict=True):
             call.cache, call.backward_time = copied(cache, copies), None
-        return self._backward(watch, upstream)
+        return self._backward(hooks, upstream)
 
-    def loss_at(self, replaced: HostArrays, watch: Hooks | None = None) -> complex:
-        """The loss with some parameters or inputs replaced, by real or complex numbers; or with what watch changes."""
-        with self._apart(watch):
+    def loss_at(self, replaced: HostArrays, hooks: Hooks | None = None) -> complex:
+        """The loss with some parameters or inputs replaced, by real or complex numbers; or with what hooks change."""
+        with self._apart(hooks):
             if replaced:
                 return complex(self.recording.value(replaced))
             y = forward(self.recording, self._recorder, self._placed)
             return complex(loss_of(self.recording, self._recorder, y))
 
-    def gradients_at(self, replaced: HostArrays, watch: Hooks | None = None) -> tuple[HostArrays, list[Call]]:
-        """The gradients with some parameters or inputs replaced, or with what watch changes; and the calls."""
-        with self._apart(watch):
+    def gradients_at(self, replaced: HostArrays, hooks: Hooks | None = None) -> tuple[HostArrays, list[Call]]:
+        """The gradients with some parameters or inputs replaced, or with what hooks change; and the calls."""
+        with self._apart(hooks):
             if replaced:
                 how, upstream = self.recording.how, self.recording.upstream
                 if how is not None:
@@ -109,26 +109,26 @@ class Session:
                     upstream = as_tuple(PLAIN.cross_entropy.backward(1.0, cache))
                 return self.checked.gradients(upstream, replaced), []
             forward(self.recording, self._recorder, self._placed)
-            return self._backward(watch, None), list(self._recorder.calls)
+            return self._backward(hooks, None), list(self._recorder.calls)
 
-    def _backward(self, watch: Hooks | None, upstream: tuple[HostArray, ...] | None) -> HostArrays:
+    def _backward(self, hooks: Hooks | None, upstream: tuple[HostArray, ...] | None) -> HostArrays:
         for owner in self.checked.owners.values():
             owner.grad[...] = 0
-        before, self._recorder.watch = self._recorder.watch, watch or Hooks()
+        before, self._recorder.hooks = self._recorder.hooks, hooks or Hooks()
         try:
             return backward(self.recording, self._recorder, upstream)
         finally:
-            self._recorder.watch = before
+            self._recorder.hooks = before
 
     @contextmanager
-    def _apart(self, watch: Hooks | None) -> Iterator[None]:
+    def _apart(self, hooks: Hooks | None) -> Iterator[None]:
         """Within this context, calls are kept apart from those of the session."""
-        calls, watched = self._recorder.calls, self._recorder.watch
-        self._recorder.calls, self._recorder.watch = [], watch or Hooks()
+        calls, watched = self._recorder.calls, self._recorder.hooks
+        self._recorder.calls, self._recorder.hooks = [], hooks or Hooks()
         try:
             yield
         finally:
-            self._recorder.calls, self._recorder.watch = calls, watched
+            self._recorder.calls, self._recorder.hooks = calls, watched
 
 
 @contextmanager

@@ -2,10 +2,8 @@
 
 Query tokens stand down the side and key tokens below.
 
-A map of weights: cells of one strength are one path, so that a map of any size has few.
-
-There are 32 strengths at most, and two more colours: for weights of exactly 0, which are hidden from the query, and for
-what is not a number.
+Cells of one strength are one path, so that a map of any size has few. There are 32 strengths at most, and two more
+colours: for weights of exactly 0, which are hidden from the query, and for what is not a number.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The arrays of a model by name, and whether other arrays fit the model.
+"""The arrays of a model by name, whether other arrays fit it, and whether another model computes the same.
 
-And whether a model computes what another of the same configuration does: in classes, settings, methods, operations.
+A structure tells whether a model computes what another of the same configuration does: in classes, settings, methods,
+operations.
 """
 
 from __future__ import annotations

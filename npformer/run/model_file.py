@@ -2,8 +2,8 @@
 
 A file may come from an untrusted source. Its configuration is compared with its table of arrays before any number is
 read or a model is built. A SHA-256 in the metadata covers the rest of the file's content. A model that could not be
-loaded again is not saved. A tokenizer goes along in the metadata, so that ``npformer decode FILE`` can read texts.
-Its classes do, too.
+loaded again is not saved. A tokenizer goes along in the metadata, so that ``npformer decode FILE`` can read texts,
+and so do the classes.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def _wrongly_handed(part: Call, call: Call, upstream: list[HostArray], rng: np.r
         if dy is None:
             continue
         direction = np.asarray(rng.normal(size=np.shape(y)))
-        with listening(call.target, watch=Moving(part.number, which, 1j * COMPLEX_H * direction)):
+        with listening(call.target, hooks=Moving(part.number, which, 1j * COMPLEX_H * direction)):
             moved, _ = call.target.forward(*call.inputs, **call.options)
         slope = sum(float(np.sum(r * np.imag(m))) for r, m in zip(upstream, as_tuple(moved), strict=True)) / COMPLEX_H
         claimed = float(np.sum(dy * direction))

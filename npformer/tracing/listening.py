@@ -85,14 +85,14 @@ class Moving(Hooks):
 
 
 @contextmanager
-def listening(target: Any, watch: Hooks | None = None, known: Sequence[Call] = ()) -> Iterator[CallRecorder]:
+def listening(target: Any, hooks: Hooks | None = None, known: Sequence[Call] = ()) -> Iterator[CallRecorder]:
     """Within this context, every call of target, of the layers in it and of their operations is recorded.
 
     A LayerNorm is recorded by its operations, since one kernel may compute it together with the sum before it. Only
-    layers are recorded automatically; call anything else through the recorder. watch: sees each call, and may change
-    it. known: the calls of an earlier time; watch sees them instead.
+    layers are recorded automatically; call anything else through the recorder. hooks: see each call, and may change
+    it. known: the calls of an earlier time; the hooks see them instead.
     """
-    recorder = CallRecorder(watch or Hooks(), known)
+    recorder = CallRecorder(hooks or Hooks(), known)
     layers = dict(layers_in(target)) if isinstance(target, Layer) else {}
     with ExitStack() as stack:
         for name, layer in layers.items():
@@ -110,7 +110,7 @@ def listening(target: Any, watch: Hooks | None = None, known: Sequence[Call] = (
 class CallRecorder:
     """Calls forward and backward methods in the place of their callers, and records the calls."""
 
-    watch: Hooks
+    hooks: Hooks
     known: Sequence[Call]
     calls: list[Call] = field(default_factory=list)  # in the order in which their forwards begin
     _open: list[Call] = field(default_factory=list)
@@ -134,13 +134,13 @@ class CallRecorder:
         self._open.append(call)
         begun = self._tick()
         try:
-            call.inputs = self.watch.inputs(self._shown(call), inputs)
+            call.inputs = self.hooks.inputs(self._shown(call), inputs)
             returned = forward(*call.inputs, **options)
         finally:
             self._open.pop()
         is_pair = isinstance(returned, tuple) and len(returned) == 2
         call.output, call.cache = returned if is_pair else (returned, None)
-        call.output = self.watch.outputs(self._shown(call), call.output)
+        call.output = self.hooks.outputs(self._shown(call), call.output)
         call.forward_time = begun, self._tick()
         return (call.output, call.cache) if is_pair else call.output
 
@@ -158,13 +158,13 @@ class CallRecorder:
     def _backward(self, target: Any, run: Any, dy: Any, cache: Any, into: Sequence[Any], added: Sequence[Any]) -> Any:
         call = self._call_of(target, cache)
         shown = None if call is None else self._shown(call)
-        dy, begun = self.watch.entering(shown, dy), self._tick()
+        dy, begun = self.hooks.entering(shown, dy), self._tick()
         gradients = run(dy)
         add_into(added, into)
         if call is not None:
             call.upstream, call.gradients, call.into, call.added = dy, gradients, tuple(into), tuple(added)
             call.backward_time = begun, self._tick()
-        return self.watch.leaving(shown, dy, gradients, into)
+        return self.hooks.leaving(shown, dy, gradients, into)
 
     def _call_of(self, target: Any, cache: Any) -> Call | None:
         """The call that made this cache; of several, the last whose backward has not run yet."""
@@ -173,7 +173,7 @@ class CallRecorder:
         return next(reversed(waiting or with_cache), None)
 
     def _shown(self, call: Call) -> Call:
-        """The call that watch sees."""
+        """The call that the hooks see."""
         return self.known[call.number] if call.number < len(self.known) else call
 
     def _tick(self) -> int:

@@ -113,11 +113,11 @@ class Recording:
 
 
 @contextmanager
-def running(recording: Recording, watch: Hooks, known: Sequence[Call] = ()) -> Iterator[tuple[CallRecorder, list[Any]]]:
+def running(recording: Recording, hooks: Hooks, known: Sequence[Call] = ()) -> Iterator[tuple[CallRecorder, list[Any]]]:
     """Within this context the target is ready to run and is listened to; yields the recorder, and the inputs."""
     with (
         in_float64(recording.target, recording.checked) as placed,
-        listening(recording.target, watch=watch, known=known) as recorder,
+        listening(recording.target, hooks=hooks, known=known) as recorder,
     ):
         yield recorder, placed
 
@@ -204,10 +204,10 @@ def record(
     methods = [vars(kind)[way] for kind in kinds for way in ("forward", "backward") if way in vars(kind)]
     functions = target if isinstance(target, tuple) else methods  # a user's, whose lines are shown
     with tracing_lines(functions) if lines else nullcontext(LineTracer(())) as tracer:
-        watch = _Noting(recording, tracer)
-        with running(recording, watch) as (recorder, placed):
+        hooks = _Noting(recording, tracer)
+        with running(recording, hooks) as (recorder, placed):
             recording.calls = recorder.calls
-            watch.parameters = Parameters(checked.parameters, checked.device)
+            hooks.parameters = Parameters(checked.parameters, checked.device)
             y = forward(recording, recorder, placed)
             if how is None:
                 recording.upstream = _upstream(y, upstream, seed, checked.device)

@@ -121,10 +121,9 @@ def written(
     arrays = Arrays(recording.checked.device.host, limit)
     document = document_of(recording, arrays, name, tokens)
     if arrays.is_full:
-        what = (
-            f"its {len(recording.calls)} calls; make the batch, the sequences or the model smaller, "
-            "or leave out the lines (lines=False, --no-lines)"
-        )
+        has_lines = any(seen.forward is not None for seen in recording.seen)
+        without = ", or leave out the lines (lines=False, --no-lines)" if has_lines else ""
+        what = f"its {len(recording.calls)} calls; make the batch, the sequences or the model smaller{without}"
         raise _too_large(arrays.bytes, limit, what)
     return Trace(document, arrays.by_name, recording)
 

@@ -18,7 +18,6 @@ from npformer.data import BOS_ID, EOS_ID, Example, Tokenizer, collate
 from npformer.data.batches import padded
 from npformer.decoding import beam_search, greedy, sample
 from npformer.decoding.beams import LENGTH_PENALTY, penalty
-from npformer.errors import ConfigError
 from npformer.models import Decoder, Encoder, Transformer
 from npformer.run.trained import Trained
 from npformer.training.evaluation import likeliest
@@ -34,17 +33,13 @@ TEMPERATURE = 0.7
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are chosen. Raises ConfigError if two ways are requested at once."""
+    """How tokens are chosen: by a search of so many hypotheses, by sampling, or greedily."""
 
     beam: int | None = None
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.beam is not None and self.samples:
-            raise ConfigError("--beam: expected no --temperature, --top-k or --top-p beside it; choose one way")
 
     @property
     def samples(self) -> bool:

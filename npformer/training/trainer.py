@@ -5,7 +5,7 @@ and the loss summed since the last log line. Batches and dropout masks are funct
 step, and the learning rate is a function of the step, so there is no other state. A resumed run repeats the
 uninterrupted one bit for bit (on the same machine, with the same versions, BLAS core and thread count).
 
-The way on after a run has diverged: the last sound checkpoint, or a new run. Finite numbers may be far too large.
+After a run has diverged, the way on is the last sound checkpoint, or a new run. Finite numbers may be far too large.
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ class FirstToken(Hooks):
 
 
 def test_a_watch_sees_the_recorded_calls_and_may_change_what_they_hand_on(opened):
-    watch = FirstToken()
-    again = opened.run(watch)
-    assert [call for call in watch.calls if call.operation] == opened.backward_order
+    hooks = FirstToken()
+    again = opened.run(hooks)
+    assert [call for call in hooks.calls if call.operation] == opened.backward_order
     dlogits = np.zeros_like(opened.upstream[0])
     dlogits[0, 0] = opened.upstream[0][0, 0]
     expected = opened.run(upstream=(dlogits,))

@@ -9,6 +9,7 @@ import pytest
 
 from npformer import from_torch, gradcheck
 from npformer.check.adapters.triton_kernels import interpreted
+from tests.markdown import text_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RNG = np.random.default_rng(0)
@@ -71,6 +72,7 @@ def test_the_line_of_a_mistake_and_the_interpreter_left_as_it_was(example):
     report = gradcheck(from_torch(module.Softmax), X)
     assert report.worst.cause == "sign"
     assert f"triton_softmax.py, line {line_of_store(module)}, in softmax_backward" in report.worst.diagnosis
+    assert report.worst.diagnosis in " ".join(text_of("docs/check_your_own_kernel.md").split())
     assert state() == before
     with interpreted():
         assert state() != before

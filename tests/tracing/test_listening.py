@@ -81,17 +81,17 @@ class Doubling(Hooks):
 
 
 def test_a_watch_may_change_what_is_passed():
-    layer, watch = Linear(3, 3, backend=BACKEND), Doubling()
+    layer, hooks = Linear(3, 3, backend=BACKEND), Doubling()
     expected, cache = layer.forward(X)
     dx = layer.backward(np.ones_like(expected), cache)
     once = layer.weight.grad.copy()
-    with listening(layer, watch=watch) as recorder:
+    with listening(layer, hooks=hooks) as recorder:
         y, cache = layer.forward(X)
         returned = layer.backward(np.ones_like(y), cache)
-    assert watch.seen == ["Linear", "Linear.linear"]
+    assert hooks.seen == ["Linear", "Linear.linear"]
     assert np.array_equal(y, expected + 1)
     assert np.allclose(returned, dx)
-    assert np.allclose(layer.weight.grad, 3 * once), "once without the watch, twice with it"
+    assert np.allclose(layer.weight.grad, 3 * once), "once without the hooks, twice with them"
     assert np.array_equal(recorder.calls[1].upstream, 2 * np.ones_like(y))
 
 
@@ -105,7 +105,7 @@ def test_a_backward_whose_cache_is_unknown():
             seen.append(call)
             return dy
 
-    with listening(layer, watch=Noting()) as recorder:
+    with listening(layer, hooks=Noting()) as recorder:
         layer.backward(np.ones_like(y), cache)
     assert seen == [None, None]
     assert recorder.calls == []

@@ -2,23 +2,42 @@
 
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
 from npformer.backend import Ops, Pair, get_backend
+from npformer.engine.engine import FastEngine
 from npformer.errors import ConfigError
+from npformer.functional import OPERATIONS
 from npformer.io import seconds
-from npformer.training import bench
-from npformer.training.bench import BETWEEN, Budget, profile_step, time_steps
+from npformer.models import Transformer
+from npformer.models.presets import PRESETS
+from npformer.optim import Adam
+from npformer.training import TrainStep, bench
+from npformer.training.bench import BETWEEN, Budget, Clock, profile_step, time_steps
 from tests.training.runs import PRESET
+
+X = np.ones((2, 3, 4))
 
 
 class FakeTime:
-    """Stands for the module time: it passes in functions that take some, and nowhere else."""
+    """Stands for the module time, which passes in functions that take some; and for a device: a wait takes a second."""
 
-    now = 0.0
+    def __init__(self):
+        self.now = 0.0
+        self.events = []
 
     def perf_counter(self):
         return self.now
+
+    def synchronize(self):
+        self.events.append("wait")
+        self.now += 1.0
+
+    def body(self, *inputs):
+        self.events.append("body")
+        self.now += 10.0
+        return "y", "cache"
 
     def taken_by(self, function, seconds):
         """The function, which takes so long."""
@@ -93,3 +112,40 @@ def test_how_long_to_measure(monkeypatch):
     assert [Budget(steps=2).left(done, began=0.0) for done in (1, 2)] == [True, False]
     timed = Budget(seconds=5.0)
     assert [timed.left(done, began) for done, began in ((2, 0.0), (3, 0.0), (3, 96.0))] == [True, False, True]
+
+
+def test_a_call_is_timed_until_the_device_is_done(clock, alone):
+    pairs = {name: Pair(clock.body, clock.body) for name in OPERATIONS}
+    watch = Clock(replace(alone, device=clock, ops=Ops(**pairs)))
+    for pair in vars(watch.timed.ops).values():  # every operation is on the clock
+        _, cache = pair.forward(X)
+        pair.forward(X)
+        pair.backward(X, cache)
+    assert clock.events == ["wait", "body", "wait"] * 3 * len(OPERATIONS)
+    for name in OPERATIONS:  # ten for the kernel, one for the wait after it
+        assert (watch.calls[name, "forward"], watch.seconds[name, "forward"]) == (2, 22.0)
+        assert (watch.calls[name, "backward"], watch.seconds[name, "backward"]) == (1, 11.0)
+    watch.restart()
+    assert not watch.calls
+
+
+def test_nothing_is_captured(alone):
+    def broken(function):
+        return lambda *inputs: 1 / 0
+
+    engine = FastEngine(capture=broken, capture_part=broken)
+    timed = Clock(replace(alone, engine=engine)).timed.engine
+    assert timed.capture(abs)(-1) == timed.capture_part(abs)(-1) == 1
+
+
+def test_a_timed_step_is_the_same_to_the_bit(alone):
+    clock = Clock(alone)
+    config, batch = PRESETS["tiny"].config(dropout=0.1), PRESETS["tiny"].example_batch()
+    values = []
+    for backend in (alone, clock.timed):
+        model = Transformer(config, backend=backend)
+        clock.restart()
+        loss = TrainStep(model, Adam(model.arena))(*batch)
+        values.append((float(loss), model.arena.values.tobytes()))
+    assert values[0] == values[1]
+    assert sum(clock.calls.values()) > 50

@@ -4,10 +4,9 @@ A symbol lookup in NumPy's extension module also searches the libraries that it 
 in NumPy's wheels, Apple's Accelerate, a distribution's BLAS. Windows searches only the module itself, but its
 wheels ship OpenBLAS next to the package.
 
-The number of threads of NumPy's matrix products: reading it and setting it.
-
-OpenBLAS, which NumPy's wheels include, has a function for each; they are called directly, and setting
-takes about a microsecond. The threads of another BLAS (conda's MKL, Apple's Accelerate) are left unchanged.
+The number of threads of NumPy's matrix products can be read and set. OpenBLAS, which NumPy's wheels include, has a
+function for each; they are called directly, and setting takes about a microsecond. The threads of another BLAS (conda's
+MKL, Apple's Accelerate) are left unchanged.
 """
 
 from __future__ import annotations

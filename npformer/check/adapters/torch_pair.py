@@ -11,7 +11,7 @@ its inputs or dy unknown to autograd is copied to the arrays that came in. The c
 the code on complex128 and the code draws no random numbers (for complex inputs PyTorch may draw others); elsewhere
 central differences decide.
 
-PyTorch and Triton code in float64, though it asks for float32: buffers of statistics, ``x.float()``.
+Code that asks for float32, as for buffers of statistics or by ``x.float()``, gets float64 in a check; Triton's, too.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer import functional
-from npformer.check.checkable import is_of_layers, unpacked
+from npformer.check.checkable import is_of_layers, is_ours, unpacked
 from npformer.check.diagnosis.mutants import Mutant, mutants, nested_mutants
 from npformer.check.diagnosis.patterns import Clues
 from npformer.check.in_float64 import attributes
@@ -88,11 +88,6 @@ def _of_layers(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
             return checked.gradients(upstream)
 
     return replace(clues, mistakes=mistakes, rerun=rerun)
-
-
-def is_ours(function: Any) -> bool:
-    """Whether a function is defined in npformer."""
-    return str(getattr(function, "__module__", "")).startswith("npformer.")
 
 
 def all_layers(target: Any) -> list[Layer]:

@@ -1,8 +1,7 @@
 """An invariant: a name, its claim in one line, and a function that looks for a violation.
 
-Undoes every change that a check makes to its target: attributes, arrays, lists, random generators.
-
-A copy of the target is not enough, since a forward may close over the object itself.
+Every change that a check makes to its target is undone: of attributes, arrays, lists and random generators. A copy of
+the target is not enough, since a forward may close over the object itself.
 """
 
 from __future__ import annotations
