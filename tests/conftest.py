@@ -84,7 +84,7 @@ def compiled_once(request):
 def endless_patience():
     """The search for a cause stops by its count, not by the clock: a busy machine would find fewer."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("npformer.check.repairs.search.now", lambda: 0.0)
+        patch.setattr("npformer.check.causes.search.now", lambda: 0.0)
         yield
 
 

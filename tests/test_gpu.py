@@ -7,7 +7,7 @@ import pytest
 
 from npformer import Adam, TrainStep, Transformer, TransformerConfig, functional, get_backend
 from npformer.check import catalogue
-from npformer.check.precision.budget import against_float64
+from npformer.check.rounding.budget import against_float64
 from npformer.decoding import beam_search, greedy
 from npformer.engine.cupy.graph_driver import CupyDriver, GraphMemory
 from npformer.functional import AttentionMask, Draw

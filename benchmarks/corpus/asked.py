@@ -20,10 +20,10 @@ from benchmarks.corpus import rounding, tolerances
 from benchmarks.corpus.families import cause_of, judged
 from benchmarks.corpus.pairs import LISTS, as_tuple, loaded, pairs
 from npformer.check import derivations
+from npformer.check.causes import search
 from npformer.check.inputs import is_float
 from npformer.check.kernels import judging
 from npformer.check.kernels.files import tasks_of
-from npformer.check.repairs import search
 from npformer.check.report import KINK, NOT_TRIED, RIGHT, UNCLEAR, WRONG
 from npformer.io.child_process import Limits
 

@@ -13,7 +13,7 @@ from benchmarks.museum.scenes import SCENES
 from npformer import functional
 from npformer.backend import get_backend
 from npformer.check import catalogue, certify, gradcheck
-from npformer.check.diagnosis.patterns import UNKNOWN
+from npformer.check.causes.patterns import UNKNOWN
 from npformer.check.subject import subject
 from npformer.errors import GradientError
 from npformer.lab.museum.bugs import BUGS

@@ -15,7 +15,7 @@ INTERNAL = {
     "npformer.engine.cuda",
     "npformer.engine.numba",
     "npformer.backend.numpy",
-    "npformer.check.repairs",
+    "npformer.check.causes",
 }
 ERRORS = "npformer.errors"
 

@@ -8,15 +8,15 @@ The files in the order in which a user's pair goes through them:
     look                                                 what is asked there: the rest of this list, in this order
     fitness, oracles                                     the witnesses
     behaviour, repeats                                   what else a backward owes
-    judge, with jitter, sweep, measures and regions      the verdict
+    verdict, with rounding, sweep, measures and regions  the verdict
     report                                               the table
 
 ``vacuity`` asks first whether the inputs are fit for a check, and last whether it could have failed. ``walk`` goes over
-regimes and sizes, if that is asked for: ``regimes`` and ``shapes`` change the inputs, ``lost_digits`` tells rounding
-there from mistakes.
+regimes and sizes, if that is asked for: ``regimes`` and ``shapes`` change the inputs.
 
-``diagnosis`` and ``repairs`` say why a gradient is wrong, ``precision`` judges float32 and less, ``adapters`` takes
-users' classes and files, ``invariants`` holds claims beyond gradients, ``cases`` npformer's own cases.
+``causes`` says why a gradient is wrong. ``rounding`` says what rounding explains, in float64 and in fewer digits.
+``adapters`` takes users' classes, files and programs, ``invariants`` holds claims beyond gradients, ``cases``
+npformer's own cases.
 
 npformer's own cases, claims about a whole model, and the tolerance of a test are imported when they are first asked
 for: a gradient check needs none of them, no layer and no model, and of other packages NumPy alone.
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from npformer.check.cases.case import Case
     from npformer.check.cases.catalogue import catalogue
     from npformer.check.invariants import INVARIANTS, certify
-    from npformer.check.precision.budget import against_float64
-    from npformer.check.precision.tolerance import tolerance
+    from npformer.check.rounding.budget import against_float64
+    from npformer.check.rounding.tolerance import tolerance
 else:
     _HOMES = {
         "adapters.process": ("from_process",),
         "cases.case": ("Case",),
         "cases.catalogue": ("catalogue",),
         "invariants": ("INVARIANTS", "certify"),
-        "precision.budget": ("against_float64",),
-        "precision.tolerance": ("tolerance",),
+        "rounding.budget": ("against_float64",),
+        "rounding.tolerance": ("tolerance",),
     }
 
     def __getattr__(name):

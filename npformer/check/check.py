@@ -3,7 +3,7 @@
 The complex step is used where it is valid (``fitness.py``); differences confirm it, or decide alone, extrapolated
 (``oracles.py``). ``verdict.py`` defines what counts as right. A check that could not fail is refused or
 *proves nothing* (``vacuity.py``); other requirements on a backward are checked too (``behaviour.py``). A wrong gradient
-is explained (``diagnosis``, ``repairs``). Kernels in float32 or less are compared with a reference (``precision``).
+is explained (``causes``). Kernels in float32 or less are compared with a reference (``rounding``).
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _checked(
             if not how.is_low:
                 return at_one_point(target, ready, how)
             # its modules are loaded only if they are needed
-            from npformer.check.precision.low_precision import in_low_precision
+            from npformer.check.rounding.low_precision import in_low_precision
 
             return _explained(in_low_precision(target, ready, how), target, ready, how)
         except BackwardFailed as failed:

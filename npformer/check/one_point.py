@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from npformer.check import behaviour
+from npformer.check.causes import Elsewhere, Point, plain, repairs_of
+from npformer.check.causes.clues import all_layers, clues_of, with_mistakes
+from npformer.check.causes.patterns import UNKNOWN, Clues, Diagnosis, diagnose, is_vague
 from npformer.check.checkable import Checkable, is_ours
-from npformer.check.diagnosis.clues import all_layers, clues_of, with_mistakes
-from npformer.check.diagnosis.patterns import UNKNOWN, Clues, Diagnosis, diagnose, is_vague
 from npformer.check.look import MANY_ELEMENTS, CheckOptions, Look, look_at, proving_nothing, rows_of, silenced
 from npformer.check.oracles import Oracle
-from npformer.check.repairs import Elsewhere, Point, plain, repairs_of
 from npformer.check.report import NOTHING, RIGHT, WRONG, Report, Row
 from npformer.check.subject import Called, Subject, subject
 from npformer.check.symmetric import with_structure
@@ -40,7 +40,7 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: CheckOptions) -> Repor
         return replace(nowhere, notes=tuple(behaviour.notes(checked)))
     look = look_at(checked, how)
     if how.in_regime:
-        from npformer.check.lost_digits import without_lost_digits
+        from npformer.check.rounding.float64 import without_lost_digits
 
         look = look._replace(report=without_lost_digits(look, checked, make, how))
     look = without_ignored(look, checked, how)

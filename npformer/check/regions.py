@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from npformer.check.jitter import Jitter
 from npformer.check.measures import U, max_abs, rms
 from npformer.check.oracles import COMPLEX_H, Oracle, unit
 from npformer.check.report import WRONG, Row
+from npformer.check.rounding.float64 import Jitter
 from npformer.typing import HostArray, Shape
 
 Slab = tuple[slice, ...]

@@ -310,7 +310,7 @@ def _expect_arrays(y: Any) -> None:
 def _on(device: Device, upstream: HostArray, dtype: str) -> Any:
     """An upstream gradient on the device, in separate memory with the same layout, strides of 0 among them."""
     if type(upstream) is not np.ndarray:
-        return upstream  # it rounds what is made with it, see rounding.py
+        return upstream  # it rounds what is made with it, see stochastic.py
     if dtype == "float16":
         return upstream.astype(np.float16)
     placed = device.array(upstream, dtype)

@@ -45,10 +45,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check import plateaus
-from npformer.check.jitter import Jitter
 from npformer.check.measures import NEGLIGIBLE, U, max_abs, rms, terms, worst_at
 from npformer.check.oracles import SAME, Evidence, Oracle, unit
 from npformer.check.report import KINK, RIGHT, UNCLEAR, WRONG, Row
+from npformer.check.rounding.float64 import Jitter
 from npformer.check.sweep import STEPS, Sweep, sweeps
 from npformer.typing import HostArray
 

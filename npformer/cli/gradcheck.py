@@ -14,9 +14,9 @@ from npformer.check.adapters.user_file import UserCase, user_case
 from npformer.check.cases.catalogue import selected
 from npformer.check.cases.random_cases import random_cases
 from npformer.check.curves import v_curves
-from npformer.check.precision.budget import against_float64
 from npformer.check.regimes import chosen
 from npformer.check.report import HEADER, WRONG, table_line
+from npformer.check.rounding.budget import against_float64
 from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, tell
 from npformer.errors import ConfigError
 from npformer.io.printable import visible

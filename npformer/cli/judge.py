@@ -11,8 +11,8 @@ from typing import Any
 from npformer.check.kernels import kept
 from npformer.check.kernels.files import Task, tasks_of
 from npformer.check.kernels.judging import VERDICTS, judged
-from npformer.check.precision.formats import FORMATS
 from npformer.check.report import NOT_TRIED, RIGHT
+from npformer.check.rounding.formats import FORMATS
 from npformer.cli.common import tell
 from npformer.errors import ConfigError
 from npformer.io.child_process import Limits

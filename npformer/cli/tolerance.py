@@ -8,7 +8,7 @@ import json
 from npformer.backend import get_backend
 from npformer.check import tolerance
 from npformer.check.adapters.user_file import user_case
-from npformer.check.precision.formats import FORMATS, STORED
+from npformer.check.rounding.formats import FORMATS, STORED
 from npformer.cli.common import tell
 
 SUMMARY = "Measure the tolerance that rounding justifies, or try one of yours."

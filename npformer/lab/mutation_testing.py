@@ -1,6 +1,6 @@
 """Mutation testing of the gradient check: every version of every backward with a single mistake, and its outcome.
 
-The mutants are not hand-picked: ``check/diagnosis/mutants.py`` makes them from the syntax trees of the backwards of
+The mutants are not hand-picked: ``check/causes/mutants.py`` makes them from the syntax trees of the backwards of
 operations and layers. Each replaces the right one and is checked on the catalogue's
 cases. A mutant is *killed* if a check calls it wrong, or if it crashes. A mutant that survives although it
 changes a gradient would be a hole in the check; its outcome names the gradient, the case and the size of the
@@ -23,8 +23,8 @@ from npformer import functional, layers
 from npformer.backend import Backend, get_backend, plain_pair
 from npformer.check.cases.case import Case
 from npformer.check.cases.catalogue import catalogue
-from npformer.check.diagnosis.clues import all_layers
-from npformer.check.diagnosis.mutants import Mutant, mutants
+from npformer.check.causes.clues import all_layers
+from npformer.check.causes.mutants import Mutant, mutants
 from npformer.check.measures import largest, max_abs, scale_of
 from npformer.check.report import WRONG
 from npformer.check.subject import subject

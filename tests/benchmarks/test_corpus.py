@@ -13,7 +13,7 @@ from benchmarks.corpus import asked, rounding, tolerances
 from benchmarks.corpus.families import FAMILIES, KINDS, judged
 from benchmarks.corpus.pairs import LISTS, as_tuple, loaded, mistaken, pairs
 from benchmarks.measured import RESULTS
-from npformer.check.diagnosis import patterns
+from npformer.check.causes import patterns
 from npformer.check.inputs import is_float
 from npformer.lab.mistake import Edit
 from npformer.lab.quote import QuoteError

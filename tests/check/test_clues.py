@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from npformer import functional
-from npformer.check.diagnosis.clues import clues_of, with_mistakes
-from npformer.check.diagnosis.mutants import mutants, nested_mutants
+from npformer.check.causes.clues import clues_of, with_mistakes
+from npformer.check.causes.mutants import mutants, nested_mutants
 from npformer.check.subject import subject
 from npformer.functional import AttentionMask, Draw
 from npformer.layers import LayerNorm, MultiHeadAttention, RandomKey

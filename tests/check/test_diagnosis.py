@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from npformer.check import gradcheck
-from npformer.check.diagnosis.patterns import (
+from npformer.check.causes.patterns import (
     UNKNOWN,
     Clues,
     Diagnosis,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.check.checkable import Constant
-from npformer.check.precision.formats import FORMATS, format_of, rounded
+from npformer.check.rounding.formats import FORMATS, format_of, rounded
 from npformer.errors import ConfigError
 
 

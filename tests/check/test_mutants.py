@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from npformer import functional
-from npformer.check.diagnosis.mutants import mutants, nested_mutants
+from npformer.check.causes.mutants import mutants, nested_mutants
 from npformer.functional import attention_backward, layer_norm_backward, softmax_backward
 from tests.check.functions import normal
 

@@ -5,8 +5,8 @@ import pytest
 
 from npformer.backend import get_backend
 from npformer.check import gradcheck
-from npformer.check.jitter import DRAWS, MOVE, Jitter
 from npformer.check.oracles import Oracle, unit
+from npformer.check.rounding.float64 import DRAWS, MOVE, Jitter
 from npformer.check.subject import subject
 from tests.check.functions import GELU, forward_alone, normal
 

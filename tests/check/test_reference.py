@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.check.precision.reference import DIRECTIONS, SAMPLED, Reference
+from npformer.check.rounding.reference import DIRECTIONS, SAMPLED, Reference
 from npformer.check.subject import subject
 from tests.check.functions import normal, normals
 

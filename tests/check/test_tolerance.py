@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.check.precision.formats import STORED, rounded
-from npformer.check.precision.rounding import Level, Rounding
-from npformer.check.precision.tolerance import Drawn, allowed, justified
+from npformer.check.rounding.formats import STORED, rounded
+from npformer.check.rounding.stochastic import Level, Rounding
+from npformer.check.rounding.tolerance import Drawn, allowed, justified
 from npformer.errors import ConfigError
 from tests.check.functions import normal
 

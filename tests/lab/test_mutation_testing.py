@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npformer import functional
-from npformer.check.diagnosis.mutants import mutants
+from npformer.check.causes.mutants import mutants
 from npformer.check.verdict import Judge
 from npformer.lab import mutation_testing as module
 from npformer.lab.mutation_testing import (

@@ -17,7 +17,7 @@ from docs.site import places
 from docs.site.here.libraries import Libraries, fetched
 from docs.site.here.rewrite import rewritten
 from docs.site.places import write
-from npformer.check.diagnosis.mutants import mutants
+from npformer.check.causes.mutants import mutants
 from npformer.lab.grader import EXERCISES, Exercise
 from npformer.lab.grader.exercises import HINTS, cases_of
 from npformer.lab.grader.parts import TEXTS, imports
@@ -30,7 +30,7 @@ PACKAGE = HERE.parents[2] / "npformer"
 #: The package's files that run in the page, and which of their names where not all.
 FILES: dict[str, tuple[str, ...]] = {
     "check/measures": ("max_abs", "largest", "scale_of", "worst_at"),
-    "check/diagnosis/patterns": ("Clues", "by_pattern"),
+    "check/causes/patterns": ("Clues", "by_pattern"),
     "io/percent": ("percent",), "lab/grader/tree": (),
     "lab/grader/source": ("Source", "BANNED", "refusal"),
     "lab/grader/grading": (), "lab/grader/diagnosis": (),

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from npformer.check.causes import Point as Around
+from npformer.check.causes import repairs_of
+from npformer.check.causes.trial import Trial
 from npformer.check.derivations.grammar import Derivation, Line
 from npformer.check.derivations.point import Point, aligned
 from npformer.check.measures import NEGLIGIBLE, max_abs
-from npformer.check.repairs import Point as Around
-from npformer.check.repairs import repairs_of
-from npformer.check.repairs.trial import Trial
 from npformer.check.report import WRONG
 from npformer.typing import HostArray, HostArrays
 

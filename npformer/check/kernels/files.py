@@ -13,8 +13,8 @@ import numpy as np
 from npformer.check.adapters.user_file import running
 from npformer.check.check import gradcheck
 from npformer.check.inputs import as_tuple, is_float, like, parameter_names
-from npformer.check.precision.formats import FORMATS
 from npformer.check.report import WRONG
+from npformer.check.rounding.formats import FORMATS
 from npformer.errors import ConfigError, DataError, NpformerError
 from npformer.typing import HostArray
 

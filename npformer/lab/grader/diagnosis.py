@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.diagnosis.mutants import Mutant, mutants
-from npformer.check.diagnosis.patterns import Clues, by_pattern
+from npformer.check.causes.mutants import Mutant, mutants
+from npformer.check.causes.patterns import Clues, by_pattern
 from npformer.check.measures import max_abs
 from npformer.lab.grader.exercises import HINTS, Case, Exercise
 from npformer.lab.grader.grading import LATE, Compared, Finding, Result

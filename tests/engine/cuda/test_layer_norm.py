@@ -30,7 +30,7 @@ def test_rows_far_from_0_keep_their_digits(table):
     gain, nothing = np.ones(300, np.float32), np.zeros(300, np.float32)
     y, cache = table.layer_norm.forward(x, gain, nothing)
     true, true_cache = layer_norm_forward(x.astype(np.float64), gain.astype(np.float64), nothing.astype(np.float64))
-    unit = 4 * 300**0.5 * 2.0**-24 * 1000  # λ√n·u of a sum of numbers of this size, as check/precision does
+    unit = 4 * 300**0.5 * 2.0**-24 * 1000  # λ√n·u of a sum of numbers of this size, as check/rounding does
     np.testing.assert_allclose(y, true, rtol=0, atol=unit)
     dy = numbers("float32", 4, 300, seed=4)
     dx = table.layer_norm.backward(dy, cache)[0]

@@ -28,14 +28,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.behaviour import counted_lines
+from npformer.check.causes.edits import INVENTED, SIMPLE, UNUSED, WITH_KERNELS
+from npformer.check.causes.mutants import elements
+from npformer.check.causes.nodes import SCOPES, Edit, Known, Site, has_scope, is_real, located, parsed, sites
+from npformer.check.causes.source import Source, constants_of, helpers_of, parts_of, pool, source_of, unused_in
+from npformer.check.causes.spelling import Spelling
+from npformer.check.causes.trial import Trial, trials_of
 from npformer.check.checkable import as_numpy
-from npformer.check.diagnosis.mutants import elements
 from npformer.check.measures import largest, max_abs
-from npformer.check.repairs.edits import INVENTED, SIMPLE, UNUSED, WITH_KERNELS
-from npformer.check.repairs.nodes import SCOPES, Edit, Known, Site, has_scope, is_real, located, parsed, sites
-from npformer.check.repairs.source import Source, constants_of, helpers_of, parts_of, pool, source_of, unused_in
-from npformer.check.repairs.spelling import Spelling
-from npformer.check.repairs.trial import Trial, trials_of
 from npformer.check.report import WRONG
 from npformer.check.subject import Called, Subject, Upstream
 from npformer.io.progress_bar import Bar

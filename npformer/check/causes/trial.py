@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from npformer.backend import Pair
 from npformer.check.adapters.conventions import owners_in
+from npformer.check.causes.source import is_installed
 from npformer.check.checkable import Checkable, unwrapped
 from npformer.check.in_float64 import attributes
-from npformer.check.repairs.source import is_installed
 from npformer.check.subject import Called, LayerSubject, PairSubject, Subject, Upstream
 from npformer.typing import HostArrays
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.diagnosis.mutants import mutants, nested_mutants
+from npformer.check.causes.mutants import mutants, nested_mutants
 from npformer.check.fitness import fitness
 from npformer.check.inputs import Leaf
 from npformer.check.measures import rms
-from npformer.check.oracles import COMPLEX_H, Oracle
-from npformer.check.precision.nearby import Places
-from npformer.check.precision.rounding import Phased, Rounding
+from npformer.check.oracles import COMPLEX_H, Oracle, unit
+from npformer.check.rounding.stochastic import Phased, Rounding
 from npformer.check.subject import Called, Upstream
 from npformer.io.progress_bar import Bar
 from npformer.typing import HostArray, HostArrays, Tensors
@@ -24,6 +23,50 @@ from npformer.typing import HostArray, HostArrays, Tensors
 MANY_ENTRIES, SAMPLED, DIRECTIONS = 1000, 100, 4
 #: Of a backward's formula, so many terms are dropped.
 MOST_TERMS = 12
+
+
+class Places(NamedTuple):
+    """The places of one tensor at which errors are looked at, as a linear map of its gradient."""
+
+    entries: HostArray  # flat indices of the entries among them
+    shape: tuple[int, ...]
+    axes: tuple[tuple[int, ...], ...]  # sums over these axes, of a tensor whose entries are all among them
+    directions: HostArray  # (directions, size), of a tensor whose entries are sampled
+
+    def of(self, gradient: HostArray) -> HostArray:
+        """The gradient's entries, then its sums, then its parts along directions: (P,)."""
+        flat = np.asarray(gradient, dtype=np.float64).reshape(-1)
+        sums = [np.sum(flat.reshape(self.shape), axis=axes).reshape(-1) for axes in self.axes]
+        return np.concatenate([flat[self.entries], *sums, self.directions @ flat])
+
+    def sizes(self, gradient: HostArray) -> HostArray:
+        """|n| of entries; of a sum the larger of |Σn| and (Σn²)^½: (P,)."""
+        return np.asarray(np.maximum(np.abs(self.of(gradient)), np.sqrt(self.sums_of_squares(gradient))))
+
+    def sums_of_squares(self, gradient: HostArray) -> HostArray:
+        """The same map with squared weights, of squares: (P,)."""
+        return self._replace(directions=np.square(self.directions)).of(np.square(gradient))
+
+    def along(self) -> Iterator[tuple[tuple[int, ...], HostArray]]:
+        """(index, direction) of each entry, then each direction, of the tensor's shape."""
+        for flat in self.entries:
+            index = tuple(int(i) for i in np.unravel_index(flat, self.shape))
+            yield index, unit(self.shape, index)
+        for i, direction in enumerate(self.directions):
+            yield (i,), direction.reshape(self.shape)
+
+    def label(self, place: int) -> str:
+        """What stands at a place that is no entry."""
+        place -= len(self.entries)
+        for axes in self.axes:
+            kept = [size for i, size in enumerate(self.shape) if i not in axes]
+            count = int(np.prod(kept))
+            if place < count:
+                at = ",".join(str(i) for i in np.unravel_index(place, kept)) if kept else ""
+                over = "all axes" if not kept else f"axis {','.join(map(str, axes))}"
+                return f"the sum over {over}" + (f" at {at}" if at else "")
+            place -= count
+        return f"a random direction ({place + 1})"
 
 
 class Reference:
@@ -155,6 +198,27 @@ class Reference:
             if any(np.any(x != 0) for x in lost.values()) and all(np.all(np.isfinite(x)) for x in lost.values()):
                 terms[_dropped(mutant.before, mutant.after)] = lost
         return terms
+
+
+def moved(x: HostArray, rng: np.random.Generator, u: float) -> HostArray:
+    """A point near x: by some 2 % at most, by less where numbers are large beside their spread, by 2u at least.
+
+    Each entry is moved by itself, and all along each axis together, so that statistics of rows are rounded anew, too.
+    Moves are relative: zeros stay, and no sign changes.
+    """
+    most = float(np.max(np.abs(x), initial=0.0))
+    if not most:
+        return x
+    spread = float(np.std(x)) or most
+    size = max(2 * u, min(_far(u), 0.1 * spread / most, 0.15 / most if most > 1 else 1.0))
+    along = [rng.uniform(-1, 1, size=[n if i == axis else 1 for i, n in enumerate(x.shape)]) for axis in range(x.ndim)]
+    together = np.asarray(sum(along, start=np.asarray(rng.uniform(-1, 1)))) / (x.ndim + 1)
+    return np.asarray(x * (1 + size * (rng.uniform(-1, 1, size=x.shape) + together)))
+
+
+def _far(u: float) -> float:
+    """2 % in bfloat16, 1 % in float16, 0.1 % where there are many digits: enough to round everything anew."""
+    return float(min(0.02, max(1e-3, 5 * u)))
 
 
 def _near(subject: Called, seed: int) -> Called:

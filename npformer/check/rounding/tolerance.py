@@ -1,10 +1,10 @@
 """The tolerance that a test of a kernel may have: what rounding justifies, measured on the reference's own formula.
 
 The reference runs in float64 at numbers that the precision can hold. It runs again with every operation moved as a
-kernel would round it (``rounding.py``): each result is stored in the precision, sums are added up in float32, one term
-after the other in any order, functions such as exp are right to one unit in its last place. In formats of eight bits
-only inputs, outputs and gradients are stored. A kernel may multiply a backward's sum of two arrays out, so its terms
-are rounded once more. Each draw has its own roundings and dy, at a point nearby, or at one that ``sample`` draws.
+kernel would round it (``stochastic.py``): each result is stored in the precision, sums are added up in float32, one
+term after the other in any order, functions such as exp are right to one unit in its last place. In formats of eight
+bits only inputs, outputs and gradients are stored. A kernel may multiply a backward's sum of two arrays out, so its
+terms are rounded once more. Each draw has its own roundings and dy, at a point nearby, or at one that ``sample`` draws.
 
 Over D draws of rounding, of the point and of dy, an entry n is off by |e|. One rounding of a result that is stored is
 at most u·|n|, always. What is beyond has a tail: from draw to draw the largest of many errors has Gumbel's law, with
@@ -28,11 +28,10 @@ import numpy as np
 
 from npformer.check.inputs import is_float, parameter_names
 from npformer.check.measures import max_abs
-from npformer.check.precision.formats import FORMATS, STORED, Format, format_named, rounded
-from npformer.check.precision.nearby import moved
-from npformer.check.precision.reference import Reference
-from npformer.check.precision.rounding import Level, Rounding
 from npformer.check.prepared import Constants, prepared
+from npformer.check.rounding.formats import FORMATS, STORED, Format, format_named, rounded
+from npformer.check.rounding.reference import Reference, moved
+from npformer.check.rounding.stochastic import Level, Rounding
 from npformer.check.subject import Called, Upstream, name_of, subject
 from npformer.errors import ConfigError
 from npformer.io.percent import finite, percent

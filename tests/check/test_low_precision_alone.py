@@ -6,9 +6,9 @@ The forward computes in float64, so that its differences are exact, and is judge
 import numpy as np
 import pytest
 
-from npformer.check.precision.formats import FORMATS
-from npformer.check.precision.low_precision import LAMBDA, by_own_forward
 from npformer.check.report import RIGHT, UNCLEAR, WRONG
+from npformer.check.rounding.formats import FORMATS
+from npformer.check.rounding.low_precision import LAMBDA, by_own_forward
 from tests.check.functions import forward_alone
 
 BFLOAT16 = FORMATS["bfloat16"]

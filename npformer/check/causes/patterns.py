@@ -1,7 +1,7 @@
 """Explains a wrong gradient by the pattern of its error.
 
 Two sources. If npformer's own backward is checked, its single-mistake versions are tried: one that gives exactly the
-same wrong numbers for every input *is* the explanation. (``repairs`` looks for what is wrong in a user's code, there.)
+same wrong numbers for every input *is* the explanation. (``search.py`` looks for the mistake in a user's own code.)
 Otherwise the tensor itself is examined: a constant ratio (and the number of the problem that it equals), a
 transposition, an axis summed once too often, an error only at masked, repeated, first or last positions, one head's
 columns in another's place, or another tensor's gradient.
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.diagnosis.mutants import Mutant
+from npformer.check.causes.mutants import Mutant
 from npformer.check.measures import NEGLIGIBLE, largest, max_abs
 from npformer.typing import HostArray, HostArrays, Tensors
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.check.precision.rounding import APPROXIMATED, Level, Phased, Rounding
+from npformer.check.rounding.stochastic import APPROXIMATED, Level, Phased, Rounding
 from tests.check.functions import normal
 
 U = 2.0**-8

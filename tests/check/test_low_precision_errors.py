@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.check.precision.nearby import LIMIT, ONCE, POINTS, WORST, Coefficients, Places, errors_of, moved
+from npformer.check.rounding.low_precision import LIMIT, ONCE, POINTS, WORST, Coefficients, Places, errors_of, moved
 from tests.check.functions import normal
 
 U = 2.0**-8

@@ -1,30 +1,97 @@
-"""Parts lost digits from mistakes where a regime makes numbers cancel: softmax minus one, once a score is certain.
+"""What float64's own rounding explains: the last digits of witness and claim, and those that are lost in a regime.
 
-Such a gradient is off by more than the rules of ``verdict.py`` allow, though its formula is right. So what the pair's
-own operations err is measured: claim and witness are computed anew with every operation of float64 moved by a rounding
-(``precision/rounding.py``). An error within that is no mistake, and no right gradient either: CANNOT TELL. Of code that
-does not compute in NumPy the claims are moved with their inputs alone (``jitter.py``).
+Two measures. ``Jitter`` moves inputs and upstream gradients by at most two units in the last place and computes witness
+and claim again: the changes are the s and t of ``verdict.py``, which stand in both of its rules.
+
+Where a regime makes numbers cancel (softmax minus one, once a score is certain) that is too little, though the formula
+is right: each operation inside rounds anew. So the pair runs with every operation moved by a rounding of float64
+(``stochastic.py``), and over DRAWS runs
+
+    an error |a − n| ≤ allowed + 6·(mean square of the claim's changes + that of the slope's)^½
+
+is no mistake, and no right gradient either: CANNOT TELL. Of code that does not compute in NumPy the claims are moved
+with their inputs alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npformer.check.jitter import Jitter
-from npformer.check.look import CheckOptions, Look
 from npformer.check.measures import U, max_abs, rms, terms
 from npformer.check.oracles import COMPLEX_H, Oracle, unit
-from npformer.check.precision.rounding import Level, Phased, Rounding
 from npformer.check.report import UNCLEAR, WRONG, Report, Row
+from npformer.check.rounding.stochastic import Level, Phased, Rounding
 from npformer.check.subject import Called, Upstream
 from npformer.typing import HostArray, HostArrays
 
+if TYPE_CHECKING:
+    from npformer.check.look import CheckOptions, Look
+
 DRAWS = 8
+MOVE = 4 * U  # two units in the last place of a number just below a power of two
+
+
+class Jitter:
+    """The point of a check, moved by at most two units in the last place, with its upstream gradients."""
+
+    def __init__(self, oracle: Oracle, seed: int, draws: int = DRAWS) -> None:
+        self._oracle, self._seed, self._draws = oracle, seed, draws
+        self.outputs = oracle.subject.outputs({})
+
+    @cached_property
+    def points(self) -> list[tuple[HostArrays, list[Upstream], list[HostArrays]]]:
+        """(tensors, upstream gradients, the gradients claimed there) of each draw."""
+        rng, subject, points = np.random.default_rng([self._seed, 3]), self._oracle.subject, []
+
+        def moved(x: HostArray) -> HostArray:
+            return np.asarray(x * (1 + MOVE * rng.uniform(-1, 1, size=x.shape)))
+
+        for _ in range(self._draws):
+            at = {tensor: moved(x) for tensor, x in subject.tensors.items()}
+            upstreams = [tuple(moved(r) for r in upstream) for upstream in self._oracle.upstreams]
+            with suppress(Exception):  # a boundary of the domain is that near
+                points.append((at, upstreams, [subject.gradients(upstream, at) for upstream in upstreams]))
+        return points
+
+    def noise(self, tensor: str, direction: HostArray, true: HostArray, claimed: HostArray, cap: float) -> HostArray:
+        """s + t of ``verdict.py`` along a direction, with its slope and claim, each (K,): t up to its cap."""
+        of_witness, of_claim = [np.zeros(len(claimed))], [np.zeros(len(claimed))]
+        for at, upstreams, gradients in self.points:
+            if self._oracle.use_complex:
+                there = Oracle(self._oracle.subject, upstreams).complex_step(tensor, direction, at)
+                of_witness.append(np.abs(there.value - true))
+            of_claim.append(np.abs(np.array([_along(direction, claim[tensor]) for claim in gradients]) - claimed))
+        return np.asarray(np.max(of_witness, axis=0) + np.minimum(np.max(of_claim, axis=0), cap))
+
+    def of_claims(self, tensor: str, claimed: HostArray) -> HostArray:
+        """The largest change of each entry of a claim, for the first upstream gradient."""
+        moved = [np.abs(gradients[0][tensor] - claimed) for _, _, gradients in self.points]
+        return np.asarray(np.max([np.zeros(claimed.shape), *moved], axis=0))
+
+    def fresh(self, tensor: str, direction: HostArray, count: int) -> tuple[HostArray, HostArray, HostArray]:
+        """(error, reach, error estimate of the witness) along a direction, for new upstream gradients."""
+        rng, subject = np.random.default_rng([self._seed, 4]), self._oracle.subject
+        like = list(zip(self.outputs, self._oracle.upstreams[0], strict=True))
+        upstreams = [
+            tuple(np.asarray(rng.normal(size=y.shape)) * bool(np.any(r)) for y, r in like) for _ in range(count)
+        ]
+        oracle = Oracle(subject, upstreams, self._oracle.use_complex)
+        slope = oracle.complex_step(tensor, direction) if oracle.use_complex else oracle.extrapolated(tensor, direction)
+        claimed = np.array([_along(direction, subject.gradients(upstream)[tensor]) for upstream in upstreams])
+        return np.abs(claimed - slope.value), slope.reach, slope.error
+
+
+def _along(direction: HostArray, gradient: HostArray) -> float:
+    """The sum of a gradient's entries times the direction's; entries where the direction is 0 do not count."""
+    moved = direction != 0
+    return float(np.sum(direction[moved] * gradient[moved]))
+
+
 #: Of what was drawn: a right entry is beyond it once in some thousand times.
 LIMIT = 6.0
 #: Roundings are drawn so many times as large, since float64 itself holds none of the right size, and divided again.

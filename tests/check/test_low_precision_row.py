@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from npformer.check.precision.formats import FORMATS
-from npformer.check.precision.nearby import Coefficients, Compared, Errors, Places, row_of
 from npformer.check.report import RIGHT, UNCLEAR, WRONG
+from npformer.check.rounding.formats import FORMATS
+from npformer.check.rounding.low_precision import Coefficients, Compared, Errors, Places, row_of
 
 N = np.array([4.0, -2.0, 3.0, 1.0])
 PLACES = Places(np.arange(4), (4,), (), np.zeros((0, 4)))

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.check.repairs.nodes import Edit, parsed
+from npformer.check.causes.nodes import Edit, parsed
 
 #: The modules that hold each library's functions of arrays.
 _MODULES = {"torch": "torch", "jax": "jax.numpy", "triton": "triton.language"}

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.check.causes.nodes import Known, Site, fits, is_mask, is_named, is_operand
 from npformer.check.measures import max_abs
-from npformer.check.repairs.nodes import Known, Site, fits, is_mask, is_named, is_operand
 from npformer.typing import Shape
 
 #: The most names of which projections are made.

@@ -5,8 +5,8 @@ import pytest
 
 from npformer.check.check import gradcheck
 from npformer.check.look import CheckOptions, look_at
-from npformer.check.lost_digits import LOST, without_lost_digits
 from npformer.check.report import UNCLEAR, WRONG
+from npformer.check.rounding.float64 import LOST, without_lost_digits
 from npformer.check.subject import subject
 
 #: 1 minus a number that is 1 up to 1e-9: nine digits are lost.

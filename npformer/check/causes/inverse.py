@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from npformer.check.diagnosis.mutants import called
-from npformer.check.repairs.nodes import (
+from npformer.check.causes.mutants import called
+from npformer.check.causes.nodes import (
     Found,
     Known,
     Site,

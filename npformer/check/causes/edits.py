@@ -20,8 +20,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
-from npformer.check.diagnosis.mutants import called, elements
-from npformer.check.repairs.additions import (
+from npformer.check.causes.additions import (
     ADDITIONS,
     EXCHANGES,
     IN_KERNELS,
@@ -31,8 +30,9 @@ from npformer.check.repairs.additions import (
     unused_in_products,
     unused_names,
 )
-from npformer.check.repairs.inverse import CHANGES, FIRST, FIRST_IN_KERNELS, REST_IN_KERNELS
-from npformer.check.repairs.nodes import Edit, Found, Known, Site, is_real, is_value, sites
+from npformer.check.causes.inverse import CHANGES, FIRST, FIRST_IN_KERNELS, REST_IN_KERNELS
+from npformer.check.causes.mutants import called, elements
+from npformer.check.causes.nodes import Edit, Found, Known, Site, is_real, is_value, sites
 
 Edits = Callable[[ast.FunctionDef, Known], Iterator[Edit]]
 

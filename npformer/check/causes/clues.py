@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer import functional
+from npformer.check.causes.mutants import Mutant, mutants, nested_mutants
+from npformer.check.causes.patterns import Clues
 from npformer.check.checkable import is_of_layers, is_ours, unpacked
-from npformer.check.diagnosis.mutants import Mutant, mutants, nested_mutants
-from npformer.check.diagnosis.patterns import Clues
 from npformer.check.in_float64 import attributes
 from npformer.check.subject import PairSubject, Subject, Upstream, name_of, subject
 from npformer.functional import AttentionMask, Draw

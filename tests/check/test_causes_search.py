@@ -10,7 +10,7 @@ import pytest
 
 from npformer.check import gradcheck
 from npformer.check.adapters.stateful import from_object
-from npformer.check.repairs import search
+from npformer.check.causes import search
 from tests.check.functions import normals, told
 from tests.check.own_code import Plus, Untransposed, changed, line_of
 
@@ -177,7 +177,7 @@ def tanh(x):
 def test_a_function_inside_another_is_changed(forward, backward, inner, expected):
     text = told((forward, backward), X34)
     line = line_of(inner, "return dy")
-    assert text == f"sign: test_repairs_search.py, line {line}, in {inner.__name__}: {expected}"
+    assert text == f"sign: test_causes_search.py, line {line}, in {inner.__name__}: {expected}"
 
 
 def test_a_compiled_backward_is_changed_as_python():

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.oracles import COMPLEX_H
-from npformer.check.precision.formats import Format
+from npformer.check.rounding.formats import Format
 from npformer.typing import HostArray, HostArrays
 
 #: Roundings of a function that is approximated; of any other operation 1.
@@ -126,8 +126,7 @@ class Phased:
         self.forward = self._within(forward, True)
         self.backward = self._within(backward, False)
         self.backend = getattr(target, "backend", None)
-        if hasattr(target, "named_parameters"):
-            self.named_parameters = target.named_parameters
+        self.named_parameters = getattr(target, "named_parameters", tuple)
 
     def _within(self, function: Callable[..., Any], is_forward: bool) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -135,6 +134,9 @@ class Phased:
             if self.rounding is None:
                 return function(*args, **options)
             before = self.rounding.operations
+            for _, parameter in self.named_parameters() if is_forward else ():
+                owner = getattr(parameter, "owner", parameter)
+                owner.data = self.rounding.of(owner.data)
             with self.rounding.during(is_forward):
                 value = function(*args, **options)
             results = value[0] if is_forward else value  # a cache may hold the inputs, whatever was done with them

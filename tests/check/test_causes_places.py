@@ -117,7 +117,7 @@ def test_a_function_that_the_backward_calls_in_another_file(tmp_path, monkeypatc
 def test_a_lambda():
     backward = lambda dy, y: y * (dy + (dy * y).sum(**LAST))  # noqa: E731
     text = told((softmax_forward, backward), X)
-    assert text.startswith(f"sign: test_repairs_places.py, line {backward.__code__.co_firstlineno}: `dy + (dy * y)")
+    assert text.startswith(f"sign: test_causes_places.py, line {backward.__code__.co_firstlineno}: `dy + (dy * y)")
 
 
 @pytest.mark.parametrize(

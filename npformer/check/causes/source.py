@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.adapters.triton_kernels import kernel_of, python_of
+from npformer.check.causes.nodes import Edit, is_mask, located
 from npformer.check.checkable import as_numpy, tree_of, unwrapped
-from npformer.check.repairs.nodes import Edit, is_mask, located
 
 #: The most values for changes, if there are not more names.
 MOST_POOL, MOST_NAMES = 32, 64
