@@ -10,7 +10,7 @@ from npformer import layers
 from npformer.backend import PLAIN, Backend, Pair, get_backend
 from npformer.check import catalogue
 from npformer.check.report import RIGHT, WRONG
-from npformer.check.subject import subject
+from npformer.check.subject import Subject
 from npformer.errors import CacheUsedError, DTypeError
 from npformer.functional import OPERATIONS, AttentionMask
 from npformer.layers import CacheStack, Layer
@@ -211,7 +211,7 @@ def test_an_operation_refuses_two_precisions_and_computes_in_one(case, dtype, an
 
 def computed(case, backend):
     """Outputs and gradients of a case on a backend, on the host."""
-    target = subject(case.build(backend), case.inputs, case.options, backend.device)
+    target = Subject(case.build(backend), case.inputs, case.options, backend.device)
     outputs = target.outputs({})
     upstream = upstream_for(outputs)
     return {f"output {i}": y for i, y in enumerate(outputs)} | target.gradients(upstream)

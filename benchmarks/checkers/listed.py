@@ -15,8 +15,7 @@ from benchmarks.corpus.asked import checked, drawn
 from benchmarks.corpus.families import cause_of, judged
 from benchmarks.corpus.pairs import as_tuple, loaded, pairs
 from npformer.check import catalogue
-from npformer.check.subject import subject
-from npformer.check.symmetric import with_structure
+from npformer.check.subject import Subject
 from npformer.lab.museum.bugs import BUGS as MUSEUM_BUGS
 from npformer.lab.museum.patch import patched
 
@@ -98,7 +97,7 @@ def of_pair(name, pair, mistake, inputs=None, **always):
                 yield of_kernel(one(pair.target), right(pair.reference), pair.precision, given(right), options)
             else:
                 yield of_subject(*(
-                    with_structure(subject(each(pair.target), given(right), options, None), every.get("structure"))
+                    Subject(each(pair.target), given(right), options, structure=every.get("structure"))
                     for each in (one, right)
                 ))  # fmt: skip
 
@@ -138,7 +137,7 @@ def of_cases(name, cases, edits):
 
     def problems():
         for case in cases:
-            made = subject(case.build(backend), case.inputs, dict(case.options), backend.device)
+            made = Subject(case.build(backend), case.inputs, dict(case.options), backend.device)
             right = made.gradients(tuple(upstream(made.outputs({}))))
             with patched(edits):
                 yield replace(of_subject(made), truth=lambda arrays, dys, right=right: list(right.values()))

@@ -14,7 +14,7 @@ from npformer import functional
 from npformer.backend import get_backend
 from npformer.check import catalogue, certify, gradcheck
 from npformer.check.causes.patterns import UNKNOWN
-from npformer.check.subject import subject
+from npformer.check.subject import Subject
 from npformer.errors import GradientError
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.patch import changed_functions, noted, patched
@@ -96,7 +96,7 @@ def kind_of(name):
 def checked_of(name, backend):
     """The target of a case at its inputs."""
     case = cases()[name]
-    return subject(case.build(backend), case.inputs, dict(case.options), backend.device)
+    return Subject(case.build(backend), case.inputs, dict(case.options), backend.device)
 
 
 def numbers_of(name, backend):

@@ -6,7 +6,7 @@ pair by the dtype of each call. ``cuda`` holds the kernels of a GPU, ``cupy`` it
 """
 
 from npformer.backend.arena import Arena, Run, Segment
-from npformer.backend.backend import Backend, Device
+from npformer.backend.backend import Backend, Device, NumpyDevice
 from npformer.backend.cupy import cupy_problem
 from npformer.backend.ops import PLAIN, Ops, Pair, plain_pair, with_bits
 from npformer.backend.select import get_backend
@@ -16,6 +16,7 @@ __all__ = [
     "Arena",
     "Backend",
     "Device",
+    "NumpyDevice",
     "Ops",
     "Pair",
     "Run",

@@ -18,11 +18,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from npformer.backend.backend import Backend
+from npformer.backend.workspace import ALIGNMENT
 from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
 from npformer.typing import Array
-
-ALIGNMENT = 64  # bytes: a cache line, and an AVX-512 register
 
 
 class Storable(Protocol):

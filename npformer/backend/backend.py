@@ -7,6 +7,7 @@ everything is computed as the layers say. ``npformer/engine`` has the engines; n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from npformer.backend.ops import Ops
+from npformer.backend.workspace import ALIGNMENT
 from npformer.errors import ConfigError
 from npformer.typing import Array, HostArray
 
@@ -53,6 +55,31 @@ class Device(Protocol):
 
     def synchronize(self) -> None:
         """Wait until all work of this device is done."""
+
+
+class NumpyDevice:
+    """The host itself."""
+
+    name = "CPU"
+
+    def array(self, host: HostArray, dtype: str) -> Array:
+        return np.array(host, dtype=dtype)
+
+    def host(self, x: Array) -> HostArray:
+        return np.asarray(x)
+
+    def owns(self, x: Any) -> bool:
+        return isinstance(x, np.ndarray)
+
+    def zeros(self, shape: tuple[int, ...], dtype: str) -> Array:
+        kind = np.dtype(dtype)
+        size = math.prod(shape) * kind.itemsize
+        memory = np.zeros(size + ALIGNMENT, dtype=np.uint8)  # NumPy itself aligns to 16 bytes
+        start = -memory.ctypes.data % ALIGNMENT
+        return memory[start : start + size].view(kind).reshape(shape)
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: NumPy returns when it is done."""
 
 
 class Engine(Protocol):

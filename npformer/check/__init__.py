@@ -4,7 +4,7 @@ The files in the order in which a user's pair goes through them:
 
     check                                                the call: its options, and what it refuses
     prepared, checkable, inputs                          what is checked
-    one_point, subject, symmetric                        the check at one point, and its target
+    one_point, subject                                   the check at one point, and its target
     look                                                 what is asked there: the rest of this list, in this order
     fitness, oracles                                     the witnesses
     behaviour, repeats                                   what else a backward owes

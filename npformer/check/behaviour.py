@@ -29,7 +29,7 @@ from npformer.backend import Pair
 from npformer.check.checkable import Checkable, tree_of
 from npformer.check.measures import U, apart, max_abs, with_gaps
 from npformer.check.repeats import MOST_RUNS, Repeats
-from npformer.check.subject import BackwardFailed, PairSubject, Subject, Upstream
+from npformer.check.subject import BackwardFailed, Subject, Upstream
 from npformer.typing import HostArray, HostArrays, Tensors
 
 #: Of the largest entry: two backward passes that differ by more count as different.
@@ -85,7 +85,7 @@ def _not_pure(checked: Subject, upstream: Upstream, gradients: Tensors, alike: f
             faults.append(f"forward or backward changes its input {', '.join(changed)}; work on a copy")
         if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(dy, upstream, strict=True)):
             faults.append("backward changes dy, the upstream gradient, which other code still needs; work on a copy")
-        target = getattr(checked, "target", None)
+        target = checked.target
         if faults or not isinstance(target, Checkable | Pair):
             return
         try:
@@ -100,7 +100,7 @@ def _not_pure(checked: Subject, upstream: Upstream, gradients: Tensors, alike: f
     if off > alike:
         repeats.run()
         if not repeats.faulty and off > 8 * repeats.noise:
-            is_other = isinstance(getattr(checked, "target", None), Checkable)
+            is_other = isinstance(checked.target, Checkable)
             is_seen = not is_other and _changes_cache(checked, upstream)
             cause = ": backward changes its cache" + " or draws random numbers anew" * is_other
             cause *= is_other or is_seen
@@ -220,7 +220,7 @@ def notes(checked: Subject) -> list[str]:
     others |= {i: f"wants no gradient, {why}" for i, why in checked.silent.items()}
     lines += [f"left out: output {i} {why}" for i, why in sorted(others.items())]
     lines += [f"{np.sum(where)} entries of {name} are not finite: not judged" for name, where in checked.fixed.items()]
-    lines += getattr(getattr(checked, "target", None), "notes", [])
+    lines += getattr(checked.target, "notes", [])
     branches = _not_entered(checked)
     if branches:
         lines.append(f"not entered at this point, so not checked: {', '.join(branches)}")
@@ -229,7 +229,7 @@ def notes(checked: Subject) -> list[str]:
 
 def _not_entered(checked: Subject) -> list[str]:
     """Branches of a user's forward in which no line ran: "forward, line 12"."""
-    function = inspect.unwrap(checked.target.forward) if isinstance(checked, PairSubject) else None
+    function = inspect.unwrap(checked.target.forward) if checked.is_pair else None
     if not isinstance(function, FunctionType) or (function.__module__ or "").partition(".")[0] == "npformer":
         return []
     try:

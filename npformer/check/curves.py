@@ -11,7 +11,7 @@ from npformer.backend import Device
 from npformer.check.look import random_directions, random_upstreams
 from npformer.check.oracles import unit
 from npformer.check.report import Report
-from npformer.check.subject import subject
+from npformer.check.subject import Subject
 from npformer.check.sweep import sweep
 from npformer.typing import HostArray
 
@@ -34,7 +34,7 @@ def v_curves(
     seed: int = 0,
 ) -> list[Curve]:
     """A Curve for each row of a report that gradcheck made of target at these inputs, with this seed."""
-    checked = subject(target, inputs, options, device)
+    checked = Subject(target, inputs, options, device)
     upstreams = random_upstreams(checked, seed)
     directions = random_directions(checked, seed)
     curves = []

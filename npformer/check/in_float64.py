@@ -12,12 +12,12 @@ from typing import Any
 
 from npformer.backend import PLAIN, Backend, Ops
 from npformer.check.checkable import is_of_layers, is_ours
-from npformer.check.subject import LayerSubject, PairSubject, name_of
+from npformer.check.subject import Subject, name_of
 from npformer.functional import OPERATIONS, Operation
 
 
 @contextmanager
-def in_float64(target: Any, checked: LayerSubject | PairSubject) -> Iterator[list[Any]]:
+def in_float64(target: Any, checked: Subject) -> Iterator[list[Any]]:
     """Within this context target computes in float64 with plain kernels, and its gradients begin at 0.
 
     Yields the inputs of checked, the target's subject, in new memory. A pair that a user put into the table of

@@ -227,7 +227,7 @@ def upstreams_of(checked: Subject, how: CheckOptions, count: int) -> list[Upstre
 
     Raises ConfigError if constant= names an output that forward does not return, or all.
     """
-    upstreams, kept, target = random_upstreams(checked, how.seed, count), checked.kept, getattr(checked, "target", None)
+    upstreams, kept, target = random_upstreams(checked, how.seed, count), checked.kept, checked.target
     words = [how.constant] if isinstance(how.constant, str | int) else how.constant
     said = {int(str(word)[7:]) for word in words if is_output(word)}
     if not said <= set(range(len(checked.kinds))) or said.issuperset(kept):

@@ -18,8 +18,8 @@ from npformer.check.checkable import Checkable, is_ours
 from npformer.check.look import MANY_ELEMENTS, CheckOptions, Look, look_at, proving_nothing, rows_of, silenced
 from npformer.check.oracles import Oracle
 from npformer.check.report import NOTHING, RIGHT, WRONG, Report, Row
-from npformer.check.subject import Called, Subject, subject
-from npformer.check.symmetric import with_structure
+from npformer.check.rounding.float64 import without_lost_digits
+from npformer.check.subject import Subject
 from npformer.check.vacuity import not_finite, refuse_length_one, why_blind
 from npformer.errors import ShapeError
 
@@ -28,11 +28,7 @@ IGNORED = "ignored output"
 
 def at_one_point(target: Any, inputs: Sequence[Any], how: CheckOptions) -> Report:
     """The whole check at one point."""
-
-    def make(target: Any) -> Called:
-        return with_structure(subject(target, inputs, how.options, how.device, how.names), how.structure)
-
-    checked = make(target)
+    checked = Subject(target, inputs, how.options, how.device, how.names, structure=how.structure)
     _expect_something(checked)
     if not how.allow_length_one:
         refuse_length_one(inputs, checked.input_names)
@@ -40,9 +36,7 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: CheckOptions) -> Repor
         return replace(nowhere, notes=tuple(behaviour.notes(checked)))
     look = look_at(checked, how)
     if how.in_regime:
-        from npformer.check.rounding.float64 import without_lost_digits
-
-        look = look._replace(report=without_lost_digits(look, checked, make, how))
+        look = look._replace(report=without_lost_digits(look, checked, how))
     look = without_ignored(look, checked, how)
     report, without = look.report, checked.inputs.none
     if report.rows and all(row.verdict == NOTHING for row in report.rows):
@@ -57,7 +51,7 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: CheckOptions) -> Repor
     return proving_nothing([row for row in report.rows if row.ok], report, blind) if blind else report
 
 
-def without_ignored(look: Look, checked: Called, how: CheckOptions) -> Look:
+def without_ignored(look: Look, checked: Subject, how: CheckOptions) -> Look:
     """The look, whose wrong rows say so if all would be right but for an output whose gradient backward ignores."""
     wrong, count = [row for row in look.report.rows if row.verdict == WRONG], len(look.upstreams[0])
     if not wrong or count < 2:
@@ -96,7 +90,7 @@ def _expect_something(checked: Subject) -> None:
             )
 
 
-def _diagnosed(checked: Called, look: Look, how: CheckOptions, clues: Clues) -> Report:
+def _diagnosed(checked: Subject, look: Look, how: CheckOptions, clues: Clues) -> Report:
     """The report with an explanation in each wrong row; patterns are read from small tensors alone."""
     report, checked = look.report, plain(checked)
     oracle = Oracle(checked, look.upstreams, look.is_complex)
@@ -151,7 +145,7 @@ def _with_lines(diagnoses: Mapping[str, Diagnosis], point: Point, wrong: Sequenc
 
 
 def _alike(
-    checked: Called, wrong: Sequence[str], seed: int, verdicts: Callable[[Subject], dict[str, str]]
+    checked: Subject, wrong: Sequence[str], seed: int, verdicts: Callable[[Subject], dict[str, str]]
 ) -> Iterator[Subject]:
     """Other points where what is right is right, too: elsewhere the backward may not be meant to be."""
     for other in Elsewhere(checked, seed).subjects():

@@ -1,25 +1,24 @@
 """The target of a gradient check: its tensors, its outputs, its gradients.
 
-A pair has inputs; a layer or model has inputs and parameters. Both are wrapped as a ``Subject``:
-a function of named float64 tensors that can be evaluated with some tensors replaced, by real or by
-complex numbers, and that can be asked for its analytic gradients.
+Whatever is checked, explained or compared runs as a ``Subject``: a pair, a layer or a model, users' classes and code of
+PyTorch, JAX or other processes, which ``adapters`` give these forms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Protocol, Self
+from typing import Any
 
 import numpy as np
 
-from npformer.backend import Device, Pair, get_backend
+from npformer.backend import Device, NumpyDevice, Pair, get_backend
 from npformer.check.checkable import COMPLEX, is_cupys, is_inexact, within
 from npformer.check.inputs import Inputs, as_tuple, host64, host_copies, like, place
 from npformer.check.measures import with_gaps
-from npformer.errors import ConfigError, DTypeError, ProcessError
+from npformer.errors import ConfigError, DTypeError, ProcessError, ShapeError
 from npformer.typing import HostArray, HostArrays, Tensors
 
 #: The upstream gradient: one array for each output.
@@ -39,71 +38,6 @@ class BackwardFailed(Exception):
         self.checked, self.error = checked, error
 
 
-class Subject(Protocol):
-    """A function of named tensors, with gradients."""
-
-    input_names: list[str]  # of all positional inputs, differentiable or not
-    inputs: Inputs
-    kinds: list[str]
-    silent: dict[int, str]
-
-    @property
-    def kept(self) -> list[int]:
-        """Positions of the outputs that are floating-point numbers: those of ``outputs``, after the first forward."""
-
-    @property
-    def fixed(self) -> HostArrays:
-        """Where a tensor is not finite: such entries are neither moved nor judged. Tensors without any are left out."""
-
-    @property
-    def tensors(self) -> HostArrays:
-        """float64 copies of everything differentiable, with a Python float if backward returns a gradient for it."""
-
-    def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
-        """The forward's outputs, with some tensors replaced (complex numbers allowed)."""
-
-    def gradients(
-        self,
-        upstream: Upstream,
-        replaced: Tensors = NOTHING_REPLACED,
-        watcher: Watcher | None = None,
-    ) -> HostArrays:
-        """The analytic gradient of each tensor, given that of each output."""
-
-
-def subject(
-    target: Any,
-    inputs: Sequence[Any],
-    options: dict[str, Any],
-    device: Device | None,
-    names: Sequence[str] | None = None,
-    dtype: str = "float64",
-    moved: bool = True,
-) -> PairSubject | LayerSubject:
-    """Wrap a pair (a Pair or (forward, backward)) or anything with forward and backward methods.
-
-    names: of the inputs, if not those in forward's signature. dtype: of float arrays. moved: a parameter that is
-    constant is moved a little, since a constant hides mistakes.
-    """
-    if device is None:
-        of_target = getattr(getattr(target, "backend", None), "device", None)  # a user's backend may be anything
-        on_gpu = any(map(is_cupys, within(inputs, options)))
-        device = of_target or get_backend("cupy" if on_gpu else "numpy", kernels="plain").device
-    options = {name: place(value, device) for name, value in options.items()}
-    if not isinstance(target, tuple) and not (hasattr(target, "forward") and hasattr(target, "backward")):
-        raise ConfigError(
-            f"target: expected a pair (forward, backward), or a layer or model with methods of these names, "
-            f"got {type(target).__name__}; a function alone has no gradient: npf.gradcheck((f, f_backward), x); "
-            "npf.from_torch(f) and npf.from_jax(f) check PyTorch's and JAX's gradient of it; npf.from_object(o) takes "
-            "an object that keeps its cache in itself"
-        )
-    if isinstance(target, tuple):
-        if len(target) != 2:
-            raise ConfigError(f"target: expected a pair of functions (forward, backward), got a tuple of {len(target)}")
-        return PairSubject(Pair(*target), inputs, options, device, names, dtype, moved)
-    return LayerSubject(target, inputs, options, device, names, dtype, moved)
-
-
 def name_of(target: Any) -> str:
     """A target's name: its own, its class's, or for a pair its forward's."""
     if isinstance(target, tuple):
@@ -112,24 +46,42 @@ def name_of(target: Any) -> str:
     return str(getattr(target, "name", None) or type(target).__name__)
 
 
-class Called:
-    """Something with a forward and a backward, and perhaps parameters, at a check's numbers."""
+class Subject:
+    """A target at a check's numbers: a function of named float64 tensors, with gradients.
+
+    target: a pair, whose tensors are its inputs, or anything with ``forward(*inputs) -> (y, cache)`` and
+    ``backward(dy, cache)``, and perhaps ``named_parameters()``, which are tensors, too. It runs with some tensors
+    replaced, by real or by complex numbers. The target's own parameters are as before afterwards.
+
+    names: of the inputs, if not those in forward's signature. dtype: of float arrays. moved: a parameter that is
+    constant is moved a little, since a constant hides mistakes. structure: "symmetric", for all inputs or by name:
+    NumPy reads one triangle of such a matrix, as a Cholesky factor's, so a gradient may be spread over both triangles
+    in any way. The matrix stays symmetric when it is moved, and its gradient is (dX + dXᵀ)/2.
+    Raises ConfigError for anything that is no target, and for a structure of another name or input; ShapeError for one
+    of a matrix that is not square.
+    """
 
     def __init__(
         self,
         target: Any,
         inputs: Sequence[Any],
-        options: dict[str, Any],
-        device: Device,
-        names: Sequence[str] | None,
-        dtype: str,
-        moved: bool,
+        options: Mapping[str, Any] = NOTHING_REPLACED,
+        device: Device | None = None,
+        names: Sequence[str] | None = None,
+        dtype: str = "float64",
+        moved: bool = True,
+        structure: str | Mapping[str, str] | None = None,
     ) -> None:
-        self.target, self.options, self.device, self._dtype = target, options, device, dtype
+        self.target = target = _expected(target)
+        if device is None:
+            of_target = getattr(getattr(target, "backend", None), "device", None)  # a user's backend may be anything
+            on_gpu = any(map(is_cupys, within(inputs, options)))
+            device = of_target or (get_backend("cupy", kernels="plain").device if on_gpu else NumpyDevice())
+        self.options = {name: place(value, device) for name, value in options.items()}
+        self.device, self._dtype = device, dtype
         self.litter: float | None = None  # what memory holds that is freed just before a backward, for ``np.empty``
         self.kinds: list[str] = []  # dtypes of the outputs, after the first forward
         self.silent: dict[int, str] = {}  # outputs that want no gradient, by their position, and who says so
-        self.which: frozenset[str] = frozenset()  # tensors that are symmetric over their last two axes
         self.parameters: dict[str, Any] = (
             _by_name(target.named_parameters()) if hasattr(target, "named_parameters") else {}
         )
@@ -141,13 +93,31 @@ class Called:
         self._points = {key: _generic_point(x) if moved else x for key, x in points.items()}
         with self._parameters_as(dtype):
             self._values = {name: host64(p.data, device, name) for name, p in self.parameters.items()}
+        self.which: frozenset[str] = frozenset()  # tensors that are symmetric over their last two axes
+        if structure is not None:
+            self.which = _symmetric(self.tensors, structure)
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether the target is a pair of functions."""
+        return isinstance(self.target, Pair)
+
+    def of(self, target: Any, dtype: str | None = None) -> Subject:
+        """Another target at the same inputs and options."""
+        inputs, structure = self.inputs.mapped(lambda leaf: leaf.value), dict.fromkeys(self.which, "symmetric")
+        return Subject(
+            target, inputs, self.options, self.device, self._names, dtype or self._dtype, structure=structure or None
+        )
+
+    @property
+    def _names(self) -> list[str]:
+        return [name.removeprefix("input ") for name in self.input_names]
 
     def elsewhere(
-        self, inputs: Sequence[Any], options: dict[str, Any], moved: Callable[[HostArray], HostArray]
-    ) -> Self:
+        self, inputs: Sequence[Any], options: Mapping[str, Any], moved: Callable[[HostArray], HostArray]
+    ) -> Subject:
         """The same target with other inputs, options and parameters."""
-        names = [name.removeprefix("input ") for name in self.input_names]
-        other = type(self)(self.target, inputs, options, self.device, names, self._dtype, moved=False)
+        other = Subject(self.target, inputs, options, self.device, self._names, self._dtype, moved=False)
         other._points = {key: moved(x) for key, x in self._points.items()}
         with other._parameters_as(self._dtype):
             other._values = {name: host64(p.data, self.device) for name, p in self.parameters.items()}
@@ -285,12 +255,35 @@ class Called:
                 owner.data, owner.grad = data, grad
 
 
-class PairSubject(Called):
-    """A forward function and a backward function, as a Pair."""
+def _expected(target: Any) -> Any:
+    """The target, two functions as a Pair."""
+    if isinstance(target, tuple):
+        if len(target) != 2:
+            raise ConfigError(f"target: expected a pair of functions (forward, backward), got a tuple of {len(target)}")
+        return Pair(*target)
+    if hasattr(target, "forward") and hasattr(target, "backward"):
+        return target
+    raise ConfigError(
+        f"target: expected a pair (forward, backward), or a layer or model with methods of these names, "
+        f"got {type(target).__name__}; a function alone has no gradient: npf.gradcheck((f, f_backward), x); "
+        "npf.from_torch(f) and npf.from_jax(f) check PyTorch's and JAX's gradient of it; npf.from_object(o) takes "
+        "an object that keeps its cache in itself"
+    )
 
 
-class LayerSubject(Called):
-    """Anything with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and perhaps ``named_parameters()``."""
+def _symmetric(tensors: HostArrays, structure: str | Mapping[str, str]) -> frozenset[str]:
+    """The names of the tensors that a structure declares symmetric."""
+    square = [name for name, x in tensors.items() if x.ndim > 1 and x.shape[-1] == x.shape[-2]]
+    wanted = dict.fromkeys(square, structure) if isinstance(structure, str) else dict(structure)
+    for name, kind in wanted.items():
+        if kind != "symmetric" or name not in tensors:
+            raise ConfigError(
+                f'structure: expected "symmetric" or {{name: "symmetric"}} with names among '
+                f"{', '.join(tensors)}, got {structure!r}"
+            )
+        if name not in square:
+            raise ShapeError(f"{name}: expected square matrices, got {tensors[name].shape}; it cannot be symmetric")
+    return frozenset(wanted)
 
 
 def _is_kept(y: Any) -> bool:

@@ -24,7 +24,7 @@ from npformer.check.oracles import CENTRAL_H, SAME, Oracle
 from npformer.check.regimes import REGIMES, Around, Regimes, chosen, variants
 from npformer.check.report import KINK, NOT_TRIED, NOTHING, PROBLEM, RIGHT, UNCLEAR, WRONG, Report, Row, Tried
 from npformer.check.shapes import EDGES, MOST, THE_REST, Array, Size, elements, lengths_of, resized, sizes_of
-from npformer.check.subject import Subject, subject
+from npformer.check.subject import Subject
 from npformer.io.progress_bar import watched
 
 #: An input of so many elements is checked element by element at another size, a larger one along directions.
@@ -156,7 +156,7 @@ class Walk:
     def _subject(self, point: Point) -> Subject:
         low = self._how.precision or self._around.precision
         dtype = low if self._how.is_low and low in ("float32", "float16") else "float64"
-        return subject(self._target, point.values, point.options, self._how.device, self._how.names, dtype)
+        return Subject(self._target, point.values, point.options, self._how.device, self._how.names, dtype)
 
     def _why_not(self, point: Point) -> str:
         """Why a point cannot be tried; "" if it can."""

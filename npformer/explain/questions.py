@@ -17,7 +17,7 @@ import numpy as np
 from npformer.backend import get_backend
 from npformer.check import gradcheck
 from npformer.check.cases.catalogue import catalogue
-from npformer.check.subject import subject
+from npformer.check.subject import Subject
 from npformer.errors import ConfigError
 from npformer.explain.operation import explained_operation
 from npformer.explain.reading import FunctionStory, LineStory, OperationStory
@@ -181,7 +181,7 @@ def _mutant() -> Question:
 
 def _rows() -> Question:
     case, backend = next(case for case in catalogue() if case.name == "EncoderLayer: post, relu"), get_backend("numpy")
-    tensors = subject(case.build(backend), case.inputs, case.options, backend.device).tensors
+    tensors = Subject(case.build(backend), case.inputs, case.options, backend.device).tensors
     text = "Attention has four linear maps, the feed-forward two, and there are two norms. How many rows are there?"
     return Question(text, float(len(tensors)))
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from npformer.backend import PLAIN
 from npformer.check.inputs import as_tuple
-from npformer.check.subject import LayerSubject
+from npformer.check.subject import Subject
 from npformer.layers import CacheStack
 from npformer.tracing.listening import Call, CallRecorder, Hooks
 from npformer.tracing.recording import Recording, Seen, backward, forward, loss_of, record, running
@@ -59,8 +59,8 @@ class Session:
 
     def __init__(self, setting: Setting, recording: Recording, recorder: CallRecorder, placed: list[Any]) -> None:
         self.setting, self.recording, self._recorder, self._placed = setting, recording, recorder, placed
-        assert isinstance(recording.checked, LayerSubject)  # an operation alone has no place in a model
-        self.checked: LayerSubject = recording.checked
+        assert not recording.checked.is_pair  # an operation alone has no place in a model
+        self.checked: Subject = recording.checked
         self.calls, self.seen = recording.calls, recording.seen
         forward(recording, recorder, placed)
         #: The calls of the last run, by number.

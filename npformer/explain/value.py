@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from npformer.check.measures import largest
 from npformer.check.oracles import Evidence, Oracle, unit
-from npformer.check.subject import NOTHING_REPLACED
+from npformer.check.subject import Subject
 from npformer.check.verdict import TOLERANCE, Judge
 from npformer.explain.place import Place
 from npformer.explain.session import Session
@@ -55,42 +55,28 @@ class Means(NamedTuple):
     falls_fourfold: bool
 
 
-class OnePlace:
-    """The loss as a function of the array in which a place is: the subject of a gradient check."""
+def at_place(session: Session, place: Place) -> Subject:
+    """The loss as a function of the array in which a place is."""
+    start = np.array(place.array(session), dtype=np.float64)
 
-    def __init__(self, session: Session, place: Place) -> None:
-        self.session, self.place = session, place
-        self.input_names = [NAME]
-        self.inputs, self.kinds, self.kept = session.checked.inputs, ["float64"], [0]
-        self.silent, self.fixed = dict[int, str](), dict[str, Any]()
-        self.tensors: HostArrays = {NAME: np.array(place.array(session), dtype=np.float64)}
-
-    def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
-        """The loss, (1,), with another array in the place."""
-        loss = self.session.loss_at(*self._changed(replaced))
-        new = replaced.get(NAME)
-        return (np.array([loss if new is not None and np.iscomplexobj(new) else loss.real]),)
-
-    def gradients(
-        self, upstream: tuple[HostArray, ...], replaced: Mapping[str, HostArray] = NOTHING_REPLACED, watcher: Any = None
-    ) -> HostArrays:
-        """The analytic gradient of the array."""
-        gradients, calls = self.session.gradients_at(*self._changed(replaced))
-        return {NAME: upstream[0].item() * self.place.gradients(self.session, gradients, calls)}
-
-    def _changed(self, replaced: Mapping[str, HostArray]) -> tuple[HostArrays, Hooks | None]:
-        new = replaced.get(NAME)
-        if new is None:
-            return {}, None
-        place = self.place
+    def changed(x: HostArray) -> tuple[HostArrays, Hooks | None]:
         if place.call is None:
-            return {place.name: new}, None
-        return {}, Moving(place.call.number, place.part, new - self.tensors[NAME], place.kind == "taken")
+            return {place.name: x}, None
+        return {}, Moving(place.call.number, place.part, x - start, place.kind == "taken")
+
+    def forward(x: HostArray) -> tuple[HostArray, HostArray]:
+        loss = session.loss_at(*changed(x))
+        return np.array([loss if np.iscomplexobj(x) else loss.real]), x
+
+    def backward(dy: HostArray, x: HostArray) -> HostArray:
+        return np.asarray(dy.item() * place.gradients(session, *session.gradients_at(*changed(x))))
+
+    return Subject((forward, backward), [start], names=[NAME])
 
 
 def value_of(session: Session, place: Place) -> Value:
     """The number with its witnesses, judged by gradcheck's own rules at this entry."""
-    subject, analytic = OnePlace(session, place), place.gradients(session, session.run())
+    subject, analytic = at_place(session, place), place.gradients(session, session.run())
     oracle = Oracle(subject, [(np.ones(1),)])
     asked = [float(each[0]) for each in oracle.along(NAME, unit(analytic.shape, place.index))]
     judge = Judge(
@@ -114,7 +100,7 @@ def means_of(session: Session, place: Place, number: float) -> Means:
     gate of ReLU switches on the way. A wrong number would leave half of it: its error is linear in h. The steps shown
     are the largest from which on the error falls by 4, give or take an eighth.
     """
-    subject = OnePlace(session, place)
+    subject = at_place(session, place)
     start, here = subject.tensors[NAME], session.loss_at({}).real
     noise = NOISE * np.finfo(np.float64).eps * max(1.0, abs(here))
 

@@ -27,7 +27,7 @@ from npformer.check.causes.clues import all_layers
 from npformer.check.causes.mutants import Mutant, mutants
 from npformer.check.measures import largest, max_abs, scale_of
 from npformer.check.report import WRONG
-from npformer.check.subject import subject
+from npformer.check.subject import Subject
 from npformer.io.progress_bar import watched
 from npformer.typing import HostArrays
 
@@ -161,7 +161,7 @@ def _change(case: Case, wrong: Case, backend: Backend) -> str:
 
 
 def _gradients(case: Case, backend: Backend) -> HostArrays:
-    checked = subject(case.build(backend), case.inputs, case.options, backend.device)
+    checked = Subject(case.build(backend), case.inputs, case.options, backend.device)
     rng = np.random.default_rng(5)
     return checked.gradients(tuple(np.asarray(rng.normal(size=y.shape)) for y in checked.outputs({})))
 

@@ -22,7 +22,7 @@ import numpy as np
 from npformer.check.fitness import fitness
 from npformer.check.inputs import as_tuple
 from npformer.check.oracles import Oracle, unit
-from npformer.check.subject import subject
+from npformer.check.subject import Subject
 from npformer.errors import NpformerError, OutputError
 from npformer.explain.graph import index_in
 from npformer.explain.place import Place
@@ -128,7 +128,7 @@ def evidence_of(
     if not isinstance(call.target, tuple) or seen.upstream is None:
         return {}
     upstream = tuple(np.asarray(part, dtype=np.float64) for part in as_tuple(seen.upstream))
-    checked = subject(call.target, seen.inputs, call.options, None)
+    checked = Subject(call.target, seen.inputs, call.options, None)
     sizes = {name: checked.tensors[of].size for name, of in names.items() if of in checked.tensors}
     is_large = sum(sizes.values()) * sum(part.size for part in upstream) > MOST_TERMS
     if is_large and only is None:

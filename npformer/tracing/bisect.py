@@ -23,7 +23,7 @@ from npformer.check.check import gradcheck
 from npformer.check.inputs import as_tuple, like
 from npformer.check.oracles import COMPLEX_H
 from npformer.check.report import WRONG, Report
-from npformer.check.subject import subject
+from npformer.check.subject import Subject
 from npformer.errors import ConfigError
 from npformer.io.notebook import Displayed
 from npformer.layers import Layer
@@ -96,7 +96,7 @@ def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: An
         raise ConfigError(
             f"target: expected a layer or model, which has parts, got {type(target).__name__}; use npf.gradcheck"
         )
-    checked = subject(target, inputs, options, target.backend.device)
+    checked = Subject(target, inputs, options, target.backend.device)
     with checked.at_its_point() as placed, listening(target) as recorder:
         target.forward(*placed, **options)
     path: list[tuple[Call, Report]] = []

@@ -18,7 +18,7 @@ from npformer.backend import PLAIN, Device
 from npformer.check.cases.op_samples import op_sample
 from npformer.check.in_float64 import in_float64, plain_row
 from npformer.check.inputs import as_tuple, copied, host64, is_array, like, place
-from npformer.check.subject import NOTHING_REPLACED, LayerSubject, PairSubject, Upstream, subject
+from npformer.check.subject import NOTHING_REPLACED, Subject, Upstream
 from npformer.errors import ConfigError, ShapeError
 from npformer.layers import Layer
 from npformer.tracing.lines import Frame, LineTracer, tracing_lines
@@ -72,7 +72,7 @@ class Recording:
 
     target: Any
     kind: str  # "operation", "layer" or "model"
-    checked: LayerSubject | PairSubject
+    checked: Subject
     how: Loss | None
     upstream: Upstream = ()  # of the target's output
     calls: list[Call] = field(default_factory=list)  # in the order in which their forwards begin
@@ -194,8 +194,8 @@ def record(
     if row is not None:
         target = getattr(PLAIN, row.name)
         inputs = inputs or op_sample(row.name).inputs
-    checked = subject(target, inputs, options, None, names, moved=False)
-    kind = "operation" if isinstance(checked, PairSubject) else "model" if hasattr(target, "config") else "layer"
+    checked = Subject(target, inputs, options, None, names, moved=False)
+    kind = "operation" if checked.is_pair else "model" if hasattr(target, "config") else "layer"
     how = None
     if targets is not None:
         how = Loss(place(np.asarray(targets), checked.device), ignore_index, label_smoothing)

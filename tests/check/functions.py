@@ -8,7 +8,7 @@ import pytest
 from npformer import functional as F  # noqa: N812
 from npformer.check import gradcheck
 from npformer.check.report import WRONG
-from npformer.check.subject import subject
+from npformer.check.subject import Subject
 from npformer.layers import LayerNorm
 from tests.outputs import parts
 
@@ -29,7 +29,7 @@ def normal(*shape, seed=0):
 
 def forward_alone(forward, *inputs):
     """The subject of a forward whose backward is not asked."""
-    return subject((functools.wraps(forward)(lambda *args: (forward(*args), None)), None), inputs, {}, None)
+    return Subject((functools.wraps(forward)(lambda *args: (forward(*args), None)), None), inputs, {}, None)
 
 
 def only_row(pair, *inputs, **options):

@@ -7,7 +7,7 @@ import numpy as np
 from npformer import functional
 from npformer.check.causes.clues import clues_of, with_mistakes
 from npformer.check.causes.mutants import mutants, nested_mutants
-from npformer.check.subject import subject
+from npformer.check.subject import Subject
 from npformer.functional import AttentionMask, Draw
 from npformer.layers import LayerNorm, MultiHeadAttention, RandomKey
 from tests.check.functions import normals
@@ -44,7 +44,7 @@ def test_a_layers_sizes(numpy64):
 
 
 def mistakes_of(target, *inputs):
-    checked = subject(target, inputs, {}, None)
+    checked = Subject(target, inputs)
     upstream = tuple(np.ones(y.shape) for y in checked.outputs({}))
     return with_mistakes(clues_of(target, inputs, {}), checked, upstream)
 

@@ -7,7 +7,7 @@ from npformer.check.check import gradcheck
 from npformer.check.look import CheckOptions, look_at
 from npformer.check.report import UNCLEAR, WRONG
 from npformer.check.rounding.float64 import LOST, without_lost_digits
-from npformer.check.subject import subject
+from npformer.check.subject import Subject
 
 #: 1 minus a number that is 1 up to 1e-9: nine digits are lost.
 X = np.array([1e-9, 2e-9, -3e-9])
@@ -16,13 +16,9 @@ X = np.array([1e-9, 2e-9, -3e-9])
 def judged(forward, backward, *inputs, elementwise=None):
     """The rows before and after."""
     how = CheckOptions(elementwise=elementwise, allow_length_one=True, why=False, in_regime=True)
-
-    def make(target):
-        return subject(target, inputs, {}, None)
-
-    checked = make((forward, backward))
+    checked = Subject((forward, backward), inputs)
     look = look_at(checked, how)
-    return look.report.rows[0], without_lost_digits(look, checked, make, how).rows[0]
+    return look.report.rows[0], without_lost_digits(look, checked, how).rows[0]
 
 
 def half_square(x):

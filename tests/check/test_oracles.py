@@ -7,7 +7,7 @@ from npformer.backend import get_backend
 from npformer.check import gradcheck
 from npformer.check.oracles import Oracle, unit
 from npformer.check.rounding.float64 import DRAWS, MOVE, Jitter
-from npformer.check.subject import subject
+from npformer.check.subject import Subject
 from tests.check.functions import GELU, forward_alone, normal
 
 X = np.array([[0.3, -1.2], [2.0, 0.7]])
@@ -19,7 +19,7 @@ def of(forward, x, upstreams=UPSTREAMS, use_complex=True):
     def no_backward(*_):
         raise AssertionError("a witness must not ask the accused")
 
-    checked = subject((lambda x: (forward(x), None), no_backward), [x], {}, get_backend("numpy").device)
+    checked = Subject((lambda x: (forward(x), None), no_backward), [x], {}, get_backend("numpy").device)
     return Oracle(checked, upstreams, use_complex)
 
 
@@ -112,7 +112,7 @@ SINE = (lambda x: (np.sin(x), x), lambda dy, x: dy * np.cos(x))
 
 
 def jitter_of(pair, x=POINT, **options):
-    oracle = Oracle(subject(pair, [x], {}, get_backend("numpy").device), OF_POINT, **options)
+    oracle = Oracle(Subject(pair, [x], {}, get_backend("numpy").device), OF_POINT, **options)
     return oracle, Jitter(oracle, 0)
 
 

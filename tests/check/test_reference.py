@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from npformer.check.rounding.reference import DIRECTIONS, SAMPLED, Reference
-from npformer.check.subject import subject
 from tests.check.functions import normal, normals
 
 X, W = normals(2)(2, 3), 1 + normal(3, seed=3) ** 2
@@ -22,9 +21,7 @@ def backward(dy, cache):
 
 def looked(reference_target, x=X, w=W, upstream=R):
     """The reference, with its places chosen for gradients that grow with their index; and what it says of them."""
-    reference = Reference(
-        reference_target, lambda target, dtype="float64": subject(target, [x, w], {}, None, ("x", "w"), dtype)
-    )
+    reference = Reference(reference_target, [x, w], names=("x", "w"))
     claimed = {"x": np.arange(x.size, dtype=float).reshape(x.shape), "w": np.zeros(w.shape)}
     return reference, reference.look(claimed, upstream, 0)
 
@@ -54,7 +51,7 @@ def test_gradients_at_places_are_of_the_point_that_is_asked_for(way, moved):
     [((2, 3), ((0,), (1,), (0, 1))), ((3, 1), ((0, 1),)), ((1, 3, 2), ((1,), (2,), (0, 1, 2))), ((1,), ()), ((), ())],
 )
 def test_sums_are_over_each_axis_of_several_entries_and_over_all(shape, axes):
-    reference = Reference((lambda x: (x, None), lambda dy, _: dy), lambda target: subject(target, [X], {}, None))
+    reference = Reference((lambda x: (x, None), lambda dy, _: dy), [X])
     reference.look({"x": np.ones(shape)}, R, 0)
     assert reference.places["x"].axes == axes
 

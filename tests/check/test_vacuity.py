@@ -6,7 +6,7 @@ import pytest
 from npformer.check import gradcheck
 from npformer.check.look import random_upstreams
 from npformer.check.report import NOTHING, RIGHT, UNCLEAR, WRONG
-from npformer.check.subject import subject
+from npformer.check.subject import Subject
 from npformer.check.vacuity import WIDEST_TOLERANCE, refuse_length_one, refuse_wide, why_blind
 from npformer.errors import ConfigError, ShapeError
 from tests.check.functions import normal, tanh, verdict, verdicts
@@ -58,7 +58,7 @@ def test_the_note_stands_beside_every_gradient_that_would_have_passed():
 def test_the_upstream_gradient_is_random():
     """All ones would give a softmax, whose outputs sum to 1, a gradient of 0 whatever its kernel."""
     pair = (lambda x: ((x, 2 * x), None), lambda dy, _: dy[0] + 2 * dy[1])
-    checked = subject(pair, (np.zeros((3, 4)),), {}, None)
+    checked = Subject(pair, (np.zeros((3, 4)),), {}, None)
     first, second = random_upstreams(checked, 0)[0]
     assert first.shape == second.shape == (3, 4)
     assert np.unique([first, second, random_upstreams(checked, 1)[0][0], np.eye(3, 4)]).size == 3 * 12 + 2

@@ -11,7 +11,7 @@ from npformer.check import verdict as module
 from npformer.check.look import random_upstreams
 from npformer.check.oracles import Evidence, Oracle
 from npformer.check.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
-from npformer.check.subject import subject
+from npformer.check.subject import Subject
 from npformer.check.verdict import FRESH, Judge
 from npformer.errors import ConfigError
 from npformer.layers import EncoderLayer, LayerNorm
@@ -245,13 +245,13 @@ def test_noise_is_no_excuse_for_itself():
 
 def first_upstream(pair):
     """The first upstream gradient that is judged."""
-    (upstream,) = random_upstreams(subject(pair, (X,), {}, None), 0, 1)[0]
+    (upstream,) = random_upstreams(Subject(pair, (X,)), 0, 1)[0]
     return upstream
 
 
 def of_tanh():
     """The oracle of tanh, and its gradients."""
-    checked = subject(tanh(), (X,), {}, None)
+    checked = Subject(tanh(), (X,))
     oracle = Oracle(checked, random_upstreams(checked, 0))
     return oracle, np.array([checked.gradients(upstream)["x"] for upstream in oracle.upstreams])
 

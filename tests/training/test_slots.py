@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from npformer.backend.numpy import NumpyDevice
+from npformer.backend import NumpyDevice
 from npformer.errors import ConfigError
 from npformer.models import build_model
 from npformer.run.checkpoint import latest_checkpoint, load_checkpoint

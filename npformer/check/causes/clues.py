@@ -16,7 +16,7 @@ from npformer.check.causes.mutants import Mutant, mutants, nested_mutants
 from npformer.check.causes.patterns import Clues
 from npformer.check.checkable import is_of_layers, is_ours, unpacked
 from npformer.check.in_float64 import attributes
-from npformer.check.subject import PairSubject, Subject, Upstream, name_of, subject
+from npformer.check.subject import Subject, Upstream, name_of
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import dropout_threshold
 from npformer.typing import HostArrays
@@ -43,12 +43,12 @@ def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> 
 
 def with_mistakes(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
     """The clues, with mistakes of npformer's own backward, if that is what is checked: the line is then its own."""
-    if isinstance(checked, PairSubject):
+    if checked.is_pair:
         return _of_pair(clues, checked, upstream)
     return _of_layers(clues, checked, upstream)
 
 
-def _of_pair(clues: Clues, checked: PairSubject, upstream: Upstream) -> Clues:
+def _of_pair(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
     """For a pair of npformer's."""
     op = name_of(checked.target)
     forward, backward = (getattr(functional, f"{op}_{way}", None) for way in ("forward", "backward"))
@@ -56,7 +56,7 @@ def _of_pair(clues: Clues, checked: PairSubject, upstream: Upstream) -> Clues:
         return clues
 
     def rerun(mutant: Mutant) -> HostArrays:
-        gradients = subject((forward, mutant.build), clues.inputs, dict(clues.options), None).gradients(upstream)
+        gradients = Subject((forward, mutant.build), clues.inputs, dict(clues.options), None).gradients(upstream)
         return dict(zip(checked.tensors, gradients.values(), strict=True))
 
     return replace(clues, mistakes=list(nested_mutants(backward)), rerun=rerun)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from npformer.check.inputs import as_tuple
-from npformer.check.subject import Called, Subject
+from npformer.check.subject import Subject
 from npformer.typing import HostArray
 
 #: A point with this many times the elements of the check's is left out.
@@ -35,7 +35,7 @@ Lengths = dict[tuple[str, int | None], int]
 class Elsewhere:
     """The points near that of a subject. Each is a subject that runs there."""
 
-    def __init__(self, checked: Called, seed: int) -> None:
+    def __init__(self, checked: Subject, seed: int) -> None:
         self._checked = checked
         self._rng = np.random.default_rng([seed, 7])
         self._options = {**self._handed_on(), **self._checked.options}

@@ -37,7 +37,7 @@ from npformer.check.causes.trial import Trial, trials_of
 from npformer.check.checkable import as_numpy
 from npformer.check.measures import largest, max_abs
 from npformer.check.report import WRONG
-from npformer.check.subject import Called, Subject, Upstream
+from npformer.check.subject import Subject, Upstream
 from npformer.io.progress_bar import Bar
 from npformer.io.seconds import now
 from npformer.typing import HostArray, HostArrays, Tensors
@@ -117,7 +117,7 @@ class Repair(NamedTuple):
 class Point(NamedTuple):
     """The point of a check, and others where a change must hold as well."""
 
-    subject: Called
+    subject: Subject
     upstreams: Sequence[Upstream]
     truths: Sequence[Tensors]  # the gradients for each, or along directions
     directions: Mapping[str, Sequence[HostArray]]

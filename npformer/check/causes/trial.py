@@ -13,7 +13,7 @@ from npformer.check.adapters.conventions import owners_in
 from npformer.check.causes.source import is_installed
 from npformer.check.checkable import Checkable, unwrapped
 from npformer.check.in_float64 import attributes
-from npformer.check.subject import Called, LayerSubject, PairSubject, Subject, Upstream
+from npformer.check.subject import Subject, Upstream
 from npformer.typing import HostArrays
 
 
@@ -26,10 +26,10 @@ class Trial(NamedTuple):
     library: str = "numpy"  # what the function computes with: "torch" or "jax", whose runs are slow
 
 
-def plain(checked: Called) -> Called:
+def plain(checked: Subject) -> Subject:
     """The subject with the Python function of a compiled backward, which would not see a change."""
     target: Any = checked.target
-    if not isinstance(checked, PairSubject) or isinstance(target.backward, FunctionType | MethodType | partial):
+    if not checked.is_pair or isinstance(target.backward, FunctionType | MethodType | partial):
         return checked
     python = copy.copy(checked)
     python.target = Pair(target.forward, unwrapped(target.backward))
@@ -41,12 +41,12 @@ def trials_of(checked: Subject, upstreams: Sequence[Upstream]) -> list[Trial]:
 
     None if the check cannot be repeated.
     """
-    if isinstance(checked, PairSubject):
+    if checked.is_pair:
         return _of_pair(checked, upstreams)
-    return list(_of_methods(checked, upstreams)) if isinstance(checked, LayerSubject) else []
+    return list(_of_methods(checked, upstreams)) if not checked.is_pair else []
 
 
-def _of_pair(checked: PairSubject, upstreams: Sequence[Upstream]) -> list[Trial]:
+def _of_pair(checked: Subject, upstreams: Sequence[Upstream]) -> list[Trial]:
     forward, backward = checked.target
     try:
         calls = [checked.call(upstream) for upstream in upstreams]
@@ -56,7 +56,7 @@ def _of_pair(checked: PairSubject, upstreams: Sequence[Upstream]) -> list[Trial]
     return [Trial(backward, forward, lambda number: checked.inputs.named(backward(*copy.deepcopy(calls[number]))))]
 
 
-def _of_methods(checked: LayerSubject, upstreams: Sequence[Upstream]) -> Iterator[Trial]:
+def _of_methods(checked: Subject, upstreams: Sequence[Upstream]) -> Iterator[Trial]:
     owner = checked.target.owner if isinstance(checked.target, Checkable) else checked.target
     library = getattr(owner, "library", "numpy")
     run = _from_one_forward(checked, owner, upstreams) if library != "numpy" else None
@@ -68,7 +68,7 @@ def _of_methods(checked: LayerSubject, upstreams: Sequence[Upstream]) -> Iterato
                 yield Trial(method, forward, run or (lambda number: checked.gradients(upstreams[number])), library)
 
 
-def _from_one_forward(checked: LayerSubject, owner: Any, upstreams: Sequence[Upstream]) -> Callable[[int], HostArrays]:
+def _from_one_forward(checked: Subject, owner: Any, upstreams: Sequence[Upstream]) -> Callable[[int], HostArrays]:
     """Runs of the backward from one forward for each upstream gradient: its rule gets copies of what was saved."""
     calls: dict[int, tuple[Any, Any]] = {}
 

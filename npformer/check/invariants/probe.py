@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend import Device, get_backend
+from npformer.backend import Device, NumpyDevice
 from npformer.check.checkable import unpacked
 from npformer.check.inputs import as_tuple, host64, host_copies, is_float, like, parameter_names, place
 from npformer.check.invariants.violation import DoesNotApply
@@ -50,7 +50,7 @@ class Probe:
         self.target, self.seed = target, seed
         self.is_pair = isinstance(target, tuple)
         of_target = getattr(getattr(target, "backend", None), "device", None)
-        self.device: Device = device or of_target or get_backend("numpy", kernels="plain").device
+        self.device: Device = device or of_target or NumpyDevice()
         self.parameters = {} if self.is_pair else dict(getattr(target, "named_parameters", dict)())
         self.owners = {id(owner): owner for owner in map(owner_of, self.parameters.values())}
         self.takes_context = isinstance(options.get("context"), Context)

@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Backend, get_backend
-from npformer.check.inputs import is_float
 from npformer.check.measures import largest, max_abs, rms, scale_of, worst_at
 from npformer.check.report import RIGHT, WRONG, Report, Row
 from npformer.check.rounding.formats import FORMATS, rounded
 from npformer.check.rounding.stochastic import Level, Phased, Rounding
-from npformer.check.subject import name_of, subject
+from npformer.check.subject import Subject, name_of
 from npformer.errors import ConfigError
 from npformer.io.percent import percent
 from npformer.typing import HostArray, HostArrays
@@ -51,13 +50,11 @@ def against_float64(
         )
     host, precision = get_backend("numpy", dtype="float64", kernels="plain"), FORMATS[backend.dtype]
     phased = Phased(build(host))
-    options = {key: rounded(x, precision) if is_float(x) else x for key, x in options.items()}
-    reference = subject(phased, inputs, options, host.device)
-    low = {key: x.astype(backend.dtype) if is_float(x) else x for key, x in options.items()}
-    kernel = subject(build(backend), inputs, low, backend.device, dtype=backend.dtype)
+    reference = Subject(phased, inputs, options, host.device)
+    kernel = Subject(build(backend), inputs, options, backend.device, dtype=backend.dtype)
     at = {tensor: rounded(x, precision) for tensor, x in reference.tensors.items()}
     rng = np.random.default_rng(3)
-    upstream = tuple(rounded(rng.normal(size=y.shape), precision) for y in reference.outputs(at))
+    upstream = tuple(rounded(np.asarray(rng.normal(size=y.shape)), precision) for y in reference.outputs(at))
     got, truth = kernel.gradients(upstream, at), reference.gradients(upstream, at)
     level = Level(precision.u, precision.u)
 

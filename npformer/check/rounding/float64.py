@@ -26,7 +26,7 @@ from npformer.check.measures import U, max_abs, rms, terms
 from npformer.check.oracles import COMPLEX_H, Oracle, unit
 from npformer.check.report import UNCLEAR, WRONG, Report, Row
 from npformer.check.rounding.stochastic import Level, Phased, Rounding
-from npformer.check.subject import Called, Upstream
+from npformer.check.subject import Subject, Upstream
 from npformer.typing import HostArray, HostArrays
 
 if TYPE_CHECKING:
@@ -101,12 +101,12 @@ MOST_ENTRIES = 64
 LOST = "digits are lost here: rounding of its own operations explains the error"
 
 
-def without_lost_digits(look: Look, checked: Called, make: Callable[[Any], Called], how: CheckOptions) -> Report:
-    """The report, in which tensors whose every error rounding explains are CANNOT TELL. make(target): its subject."""
+def without_lost_digits(look: Look, checked: Subject, how: CheckOptions) -> Report:
+    """The report, in which tensors whose every error rounding explains are CANNOT TELL."""
     wrong = [row for row in look.report.rows if row.verdict == WRONG]
     if not wrong:
         return look.report
-    noise = _Noise(look, checked, make, how.seed)
+    noise = _Noise(look, checked, how.seed)
     lost = {row.tensor: {"verdict": UNCLEAR, "note": LOST} for row in wrong if _is_lost(row, look, noise, how)}
     return look.report.changed(lost)
 
@@ -135,10 +135,10 @@ def _is_lost(row: Row, look: Look, noise: _Noise, how: CheckOptions) -> bool:
 class _Noise:
     """What claims and slopes err by the rounding of the pair's own operations."""
 
-    def __init__(self, look: Look, checked: Called, make: Callable[[Any], Called], seed: int) -> None:
+    def __init__(self, look: Look, checked: Subject, seed: int) -> None:
         self.checked, self._look, self._seed = checked, look, seed
         self._phased = Phased(checked.target)
-        self._subject = make(self._phased)
+        self._subject = checked.of(self._phased)
         self._claims = [self._drawn(partial(self._pulled, r)) for r in look.upstreams]
         if not self._phased.is_carried or not all(self._claims):
             points = Jitter(Oracle(checked, look.upstreams), seed, DRAWS).points

@@ -53,9 +53,8 @@ from npformer.check.rounding.float64 import LOST
 from npformer.check.rounding.formats import Format, format_named, format_of, rounded
 from npformer.check.rounding.reference import Places, Reference, moved
 from npformer.check.rounding.stochastic import Level, Rounding
-from npformer.check.subject import Called, Subject, Upstream, subject
+from npformer.check.subject import Subject, Upstream
 from npformer.check.sweep import kink
-from npformer.check.symmetric import with_structure
 from npformer.check.vacuity import not_finite
 from npformer.errors import ConfigError
 from npformer.io.percent import percent
@@ -310,7 +309,7 @@ LEFT = 1 / 8
 class _Kernel(NamedTuple):
     """The kernel at the point of the check, its inputs, and the precision of its numbers and of its sums."""
 
-    checked: Called
+    checked: Subject
     inputs: list[Any]
     precision: Format
     inside: Format
@@ -321,8 +320,8 @@ class _Kernel(NamedTuple):
         sums = format_named("accumulate", how.accumulate or ("float64" if known.name == "float64" else "float32"))
         placed = [rounded(x, known) if is_float(x) and isinstance(x, np.ndarray) else x for x in inputs]
         dtype = known.name if known.name in ("float64", "float16") else "float32"
-        checked = subject(target, placed, how.options, how.device, how.names, dtype)
-        return cls(with_structure(checked, how.structure), placed, known, sums)
+        checked = Subject(target, placed, how.options, how.device, how.names, dtype, structure=how.structure)
+        return cls(checked, placed, known, sums)
 
     @property
     def as_computed(self) -> Level:
@@ -377,12 +376,9 @@ class _Comparison:
 
     def __init__(self, kernel: _Kernel, how: CheckOptions, upstream: Upstream, claimed: HostArrays) -> None:
         self._kernel, self._how, self._upstream, self._claimed = kernel, how, upstream, claimed
-
-        def make(target: Any, dtype: str = "float64") -> Called:
-            called = subject(target, kernel.inputs, how.options, how.device, kernel.checked.input_names, dtype)
-            return with_structure(called, how.structure)
-
-        self._reference = Reference(how.reference, make)
+        self._reference = Reference(
+            how.reference, kernel.inputs, how.options, how.device, kernel.checked.input_names, how.structure
+        )
         shapes = [[y.shape for y in called.outputs({})] for called in (self._kernel.checked, self._reference.subject)]
         if shapes[0] != shapes[1]:
             raise ConfigError(f"reference: expected outputs of the kernel's shapes, {shapes[0]}, got {shapes[1]}")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.backend import Device
 from npformer.check.causes.mutants import mutants, nested_mutants
 from npformer.check.fitness import fitness
 from npformer.check.inputs import Leaf
 from npformer.check.measures import rms
 from npformer.check.oracles import COMPLEX_H, Oracle, unit
 from npformer.check.rounding.stochastic import Phased, Rounding
-from npformer.check.subject import Called, Upstream
+from npformer.check.subject import NOTHING_REPLACED, Subject, Upstream
 from npformer.io.progress_bar import Bar
 from npformer.typing import HostArray, HostArrays, Tensors
 
@@ -75,11 +76,19 @@ class Reference:
     has_backward: it is a pair, or an object with forward and backward; else a forward alone.
     """
 
-    def __init__(self, reference: Any, make: Callable[..., Called]) -> None:
+    def __init__(
+        self,
+        reference: Any,
+        inputs: Sequence[Any],
+        options: Mapping[str, Any] = NOTHING_REPLACED,
+        device: Device | None = None,
+        names: Sequence[str] | None = None,
+        structure: Any = None,
+    ) -> None:
         self.has_backward = isinstance(reference, tuple) or hasattr(reference, "backward")
         self.target = reference if self.has_backward else (_as_forward(reference), None)
-        self._make, self._phased = make, Phased(self.target)
-        self.subject = make(self._phased)
+        self._phased = Phased(self.target)
+        self.subject = Subject(self._phased, inputs, options, device, names, structure=structure)
         self.places: dict[str, Places] = {}
         self._is_fit, self.bar = True, Bar("", 0)
 
@@ -143,12 +152,12 @@ class Reference:
         if not self.has_backward:
             rng = np.random.default_rng(0)
             return {t: 2.0**-24 * n * rng.normal(size=n.shape) for t, n in self.gradients(upstream, at).items()}
-        exact, low = self.gradients(upstream, at), self._make(self.target, "float32").gradients(upstream, at)
+        exact, low = self.gradients(upstream, at), self.subject.of(self.target, "float32").gradients(upstream, at)
         return {tensor: places.of(low[tensor]) - exact[tensor] for tensor, places in self.places.items()}
 
     def outputs_in_float32(self, at: Tensors) -> dict[str, HostArray]:
         """ "output i" -> what that output errs if the forward runs in float32."""
-        low = self._make(self.target, "float32").outputs(at)
+        low = self.subject.of(self.target, "float32").outputs(at)
         return {name: low[i] - y for i, (name, y) in enumerate(self.outputs(at).items())}
 
     def _rounded(self, rounding: Rounding | None, run: Callable[[], Any]) -> Any:
@@ -191,7 +200,7 @@ class Reference:
         for mutant in versions:
             try:
                 with np.errstate(all="ignore"):
-                    without = self._make((self.target[0], mutant.build)).gradients(upstream, at)
+                    without = self.subject.of((self.target[0], mutant.build)).gradients(upstream, at)
                 lost = {tensor: exact[tensor] - self.places[tensor].of(g) for tensor, g in without.items()}
             except Exception:  # the formula does not run without it
                 continue
@@ -221,7 +230,7 @@ def _far(u: float) -> float:
     return float(min(0.02, max(1e-3, 5 * u)))
 
 
-def _near(subject: Called, seed: int) -> Called:
+def _near(subject: Subject, seed: int) -> Subject:
     """The subject at a point nearby, where it has no kink or tie that the user's point may have, at 0 neither."""
     rng, tensors = np.random.default_rng([seed, 12]), subject.tensors
 

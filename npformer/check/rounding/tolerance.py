@@ -32,7 +32,7 @@ from npformer.check.prepared import Constants, prepared
 from npformer.check.rounding.formats import FORMATS, STORED, Format, format_named, rounded
 from npformer.check.rounding.reference import Reference, moved
 from npformer.check.rounding.stochastic import Level, Rounding
-from npformer.check.subject import Called, Upstream, name_of, subject
+from npformer.check.subject import Upstream, name_of
 from npformer.errors import ConfigError
 from npformer.io.percent import finite, percent
 from npformer.typing import HostArray, HostArrays, Shape
@@ -267,10 +267,8 @@ class _Points:
         ready = prepared(self._target, inputs, self._named, self._constant)
         ready = [rounded(x, self._stored) if is_float(x) and isinstance(x, np.ndarray) else x for x in ready]
 
-        def make(target: Any, dtype: str = "float64") -> Called:
-            return subject(target, ready, self._options, None, self._named, dtype)
-
-        reference, rng = Reference(self._target, make), np.random.default_rng([self._seed, 52, i])
+        reference = Reference(self._target, ready, self._options, names=self._named)
+        rng = np.random.default_rng([self._seed, 52, i])
         at = {name: moved(x, rng, NEAR) if is_near else x for name, x in reference.subject.tensors.items()}
         at = {name: rounded(x, self._stored) for name, x in at.items()}
         shapes = [y.shape for y in reference.outputs(at).values()]

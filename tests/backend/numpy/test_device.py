@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.backend.numpy import NumpyDevice
+from npformer.backend import NumpyDevice
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "int64", "bool"])
