@@ -37,7 +37,7 @@ class Value:
         self.grad = self.grad + gradient if gradient.shape == self.grad.shape else gradient
 
 
-class Constant(np.ndarray[Any, Any]):
+class ConstantInput(np.ndarray[Any, Any]):
     """An input array that wants no gradient."""
 
 

@@ -16,7 +16,7 @@ from npformer.check.sweep import sweep
 from npformer.typing import HostArray
 
 
-class Curve(NamedTuple):
+class ErrorCurve(NamedTuple):
     """|D(h) − analytic| / scale, at the element of a tensor with the largest error."""
 
     name: str
@@ -32,7 +32,7 @@ def v_curves(
     options: dict[str, Any],
     device: Device | None = None,
     seed: int = 0,
-) -> list[Curve]:
+) -> list[ErrorCurve]:
     """A Curve for each row of a report that gradcheck made of target at these inputs, with this seed."""
     checked = Subject(target, inputs, options, device)
     upstreams = random_upstreams(checked, seed)
@@ -43,5 +43,5 @@ def v_curves(
         direction = directions[row.tensor][at[0]] if row.by_direction else unit(row.shape, at)
         slopes = sweep(checked, row.tensor, direction, upstreams[row.upstream])
         error = np.abs(slopes.central - row.analytic) / row.scale
-        curves.append(Curve(f"{report.name} · {row.tensor}", slopes.h, error, row.verdict))
+        curves.append(ErrorCurve(f"{report.name} · {row.tensor}", slopes.h, error, row.verdict))
     return curves

@@ -98,7 +98,7 @@ def culprit_of(checked: Subject) -> str:
     """The first call that loses or flips an imaginary part, with its line; "" if there is none, or it is unknown."""
     for tensor, x in checked.tensors.items():
         noted: list[str] = []
-        moved = _Noting.of(x + 1j * COMPLEX_H * np.ones(x.shape), noted)
+        moved = CastNoting.of(x + 1j * COMPLEX_H * np.ones(x.shape), noted)
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
@@ -114,20 +114,20 @@ def culprit_of(checked: Subject) -> str:
 def _noting(name: str) -> Any:
     """A method of that name which records its call."""
 
-    def method(self: _Noting, *args: Any, **options: Any) -> Any:
+    def method(self: CastNoting, *args: Any, **options: Any) -> Any:
         self._note(f"{name}()")
         return self._kept(getattr(self.view(np.ndarray), name)(*args, **options))
 
     return method
 
 
-class _Noting(np.ndarray[Any, Any]):
+class CastNoting(np.ndarray[Any, Any]):
     """A complex array that records each call that loses or flips its imaginary part, or a result's."""
 
     noted: list[str]
 
     @classmethod
-    def of(cls, x: HostArray, noted: list[str]) -> _Noting:
+    def of(cls, x: HostArray, noted: list[str]) -> CastNoting:
         array = np.asarray(x).view(cls)
         array.noted = noted
         return array
@@ -140,9 +140,9 @@ class _Noting(np.ndarray[Any, Any]):
             self.noted.append(f"{call}{_where()}")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        plain = [x.view(np.ndarray) if isinstance(x, _Noting) else x for x in inputs]
+        plain = [x.view(np.ndarray) if isinstance(x, CastNoting) else x for x in inputs]
         if out is not None:
-            options["out"] = tuple(x.view(np.ndarray) if isinstance(x, _Noting) else x for x in out)
+            options["out"] = tuple(x.view(np.ndarray) if isinstance(x, CastNoting) else x for x in out)
         result = getattr(ufunc, method)(*plain, **options)
         takes_complex = any(np.iscomplexobj(x) for x in plain)
         if takes_complex and (ufunc.__name__ in CONJUGATING or _lost(result)):
@@ -165,7 +165,7 @@ class _Noting(np.ndarray[Any, Any]):
         if isinstance(result, tuple):
             return tuple(self._kept(part) for part in result)
         is_array = isinstance(result, np.ndarray | np.complexfloating)
-        return _Noting.of(np.asarray(result), self.noted) if is_array else result
+        return CastNoting.of(np.asarray(result), self.noted) if is_array else result
 
     conj, conjugate, var, std = map(_noting, ("conj", "conjugate", "var", "std"))
 

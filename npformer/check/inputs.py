@@ -2,7 +2,7 @@
 
 An input is a float array, which is checked; a list, tuple or dict of inputs, whose arrays are checked one by
 one as ``name[0]`` or ``name['W']``; or anything else, which is passed on. A Python float is checked if backward
-returns a gradient for it, a Constant never. Complex arrays are refused.
+returns a gradient for it, a ConstantInput never. Complex arrays are refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Device
-from npformer.check.checkable import Constant, is_inexact, is_of_layers
+from npformer.check.checkable import ConstantInput, is_inexact, is_of_layers
 from npformer.check.measures import with_gaps
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.functional import AttentionMask
@@ -59,7 +59,7 @@ class Inputs:
         self.all_names = [f"input {name}" if name in taken else name for name in plain_names]
         self._inputs = [_Input(n, x, list(leaves_of(n, x))) for n, x in zip(self.all_names, inputs, strict=True)]
         self._leaves = [leaf for one in self._inputs for leaf in one.leaves]
-        self._fixed = {n: np.array(x) for n, x in self._leaves if isinstance(x, Constant)}
+        self._fixed = {n: np.array(x) for n, x in self._leaves if isinstance(x, ConstantInput)}
         floats = [leaf for leaf in self._leaves if is_inexact(leaf.value) and leaf.name not in self._fixed]
         self.tensors = {leaf.name: host64(leaf.value, device, leaf.name) for leaf in floats}
         self.none: set[str] = set()  # tensors for which the last backward returned None
@@ -252,7 +252,7 @@ def _along(name: str, container: Any, value: Any) -> Iterator[tuple[str, Any]]:
         try:
             inner = None if value is None else value[key]
         except (KeyError, IndexError, TypeError):
-            if isinstance(part, Constant) or not (is_float(part) or _is_container(part)):
+            if isinstance(part, ConstantInput) or not (is_float(part) or _is_container(part)):
                 continue  # this one was not requested
             raise ShapeError(
                 f"gradient of {name}: expected a {type(container).__name__} like the input, with {key!r} in it, "
@@ -291,7 +291,7 @@ def host64(x: Array, device: Device, name: str = "array") -> HostArray:
 
 
 def _kind(x: Any) -> str:
-    if isinstance(x, Constant):
+    if isinstance(x, ConstantInput):
         return "constant"
     if hasattr(x, "dtype") and hasattr(x, "shape"):
         return f"{x.dtype} array"

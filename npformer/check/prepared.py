@@ -1,4 +1,4 @@
-"""Prepares what gradcheck is given: PyTorch's tensors become NumPy's arrays, what wants no gradient a Constant."""
+"""Prepares what gradcheck is given: PyTorch's tensors become NumPy's arrays, what wants no gradient a ConstantInput."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from npformer.check.adapters.jax_pair import from_jax
 from npformer.check.adapters.torch_pair import from_torch
-from npformer.check.checkable import Constant, as_numpy, is_cupys, is_inexact, within
+from npformer.check.checkable import ConstantInput, as_numpy, is_cupys, is_inexact, within
 from npformer.check.inputs import leaves_of, parameter_names, rebuilt
 from npformer.errors import ConfigError
 
@@ -90,6 +90,6 @@ def prepared(target: Any, inputs: Sequence[Any], names: Sequence[str] | None, co
     ready = [x.astype(x.dtype.newbyteorder("=")) if _is_swapped(x) else x for x in ready]
     for k, (i, name, leaf, x) in enumerate(leaves):
         if wanted & {i, name, leaf} or (is_partial and not getattr(x, "requires_grad", True)):
-            ready[k] = np.asarray(x.get() if is_cupys(x) else ready[k]).view(Constant) if is_inexact(x) else x
+            ready[k] = np.asarray(x.get() if is_cupys(x) else ready[k]).view(ConstantInput) if is_inexact(x) else x
     rest = iter(ready)
     return [rebuilt(x, rest) for x in inputs]

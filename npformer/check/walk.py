@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.checkable import Constant
+from npformer.check.checkable import ConstantInput
 from npformer.check.inputs import Leaf, leaves_of, parameter_names, rebuilt
 from npformer.check.look import CheckOptions, upstreams_of
 from npformer.check.oracles import CENTRAL_H, SAME, Oracle
@@ -58,7 +58,9 @@ def in_regimes(
         return _told(report, how, check, *Walk(target, ready, how, check).over(regimes, edges))
 
 
-def _told(report: Report, how: CheckOptions, check: Check, tried: Sequence[Tried], failing: Point | None) -> Report:
+def _told(
+    report: Report, how: CheckOptions, check: Check, tried: Sequence[Tried], failing: NamedInputs | None
+) -> Report:
     """The report with what was tried; the first failure with its cause, and the smallest input that shows it."""
     report = replace(report, regimes=tuple(tried))
     if failing is None:
@@ -73,7 +75,7 @@ def _told(report: Report, how: CheckOptions, check: Check, tried: Sequence[Tried
     return replace(report, notes=notes, smallest=failing.values)
 
 
-class Point(NamedTuple):
+class NamedInputs(NamedTuple):
     """Inputs and options by name: each array, and everything else."""
 
     inputs: tuple[tuple[str, Any], ...]
@@ -81,19 +83,19 @@ class Point(NamedTuple):
     arrays: dict[str, Array]
 
     @classmethod
-    def of(cls, inputs: Sequence[Any], names: Sequence[str], options: dict[str, Any]) -> Point:
+    def of(cls, inputs: Sequence[Any], names: Sequence[str], options: dict[str, Any]) -> NamedInputs:
         """The point at inputs of these names; an option of an input's name is passed on as it is."""
         named = tuple(zip(names, inputs, strict=True))
         leaves = [leaf for name, x in named for leaf in leaves_of(name, x)]
         leaves += [Leaf(name, x) for name, x in options.items() if name not in {leaf.name for leaf in leaves}]
-        kept = {n: x for n, x in leaves if isinstance(x, np.ndarray) and not isinstance(x, Constant)}
+        kept = {n: x for n, x in leaves if isinstance(x, np.ndarray) and not isinstance(x, ConstantInput)}
         return cls(named, options, {n: x for n, x in kept.items() if x.dtype.kind in "fiub"})
 
-    def at(self, arrays: Mapping[str, Array]) -> Point:
+    def at(self, arrays: Mapping[str, Array]) -> NamedInputs:
         """The point with other arrays."""
         inputs = [(n, rebuilt(x, iter([arrays.get(*leaf) for leaf in leaves_of(n, x)]))) for n, x in self.inputs]
         options = {name: arrays.get(name, x) if name in self.arrays else x for name, x in self.options.items()}
-        return Point(tuple(inputs), options, {**self.arrays, **arrays})
+        return NamedInputs(tuple(inputs), options, {**self.arrays, **arrays})
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -108,24 +110,24 @@ class Walk:
         self._how = replace(how, why=False, explain=True, allow_length_one=True, repeat=None, in_regime=True)
         forward = target[0] if isinstance(target, tuple) else target.forward
         names = list(how.names or parameter_names(forward, len(ready)))
-        self._point = Point.of(ready, names, how.options)
+        self._point = NamedInputs.of(ready, names, how.options)
         self._rng = np.random.default_rng([how.seed, 12])
         ints = [x for x in self._point.arrays.values() if x.dtype.kind in "iu"]
         lengths = lengths_of(self._point.arrays)
         ignored = _ignored(forward, how.options)
         self._around = Around(how.precision or _precision(self._point), ints, ignored, lengths)
 
-    def over(self, regimes: Regimes | None, edges: Sequence[int]) -> tuple[list[Tried], Point | None]:
+    def over(self, regimes: Regimes | None, edges: Sequence[int]) -> tuple[list[Tried], NamedInputs | None]:
         """Every regime and size, and the smallest failing point that was found."""
         points = [*self._regimes(regimes), *self._sizes(edges)]
         tried, failing = [], None
         for regime, where, point in watched(points, "regimes", name=lambda one: f"{one[0]} {one[1]}"):
             tried.append(point if isinstance(point, Tried) else self._tried(regime, where, point))
-            if failing is None and tried[-1].failed and isinstance(point, Point):
+            if failing is None and tried[-1].failed and isinstance(point, NamedInputs):
                 failing = self._smaller(point, regime)
         return tried, failing
 
-    def _regimes(self, regimes: Regimes | None) -> Iterator[tuple[str, str, Point | Tried]]:
+    def _regimes(self, regimes: Regimes | None) -> Iterator[tuple[str, str, NamedInputs | Tried]]:
         if regimes is None:
             return
         wanted = chosen(regimes, list(self._point.arrays))
@@ -140,7 +142,7 @@ class Walk:
             if not points and any(regime in names for names in wanted.values()):
                 yield regime, "", Tried(regime, "", NOT_TRIED, note="there is no such input")
 
-    def _sizes(self, edges: Sequence[int]) -> Iterator[tuple[str, str, Point | Tried]]:
+    def _sizes(self, edges: Sequence[int]) -> Iterator[tuple[str, str, NamedInputs | Tried]]:
         if edges:
             arrays = self._point.arrays
             for size in sizes_of(arrays, edges, lambda size: not self._why_not(self._resized(size))):
@@ -150,15 +152,15 @@ class Walk:
                 else:
                     yield AT_SIZES, size.name, self._resized(size)
 
-    def _resized(self, size: Size) -> Point:
+    def _resized(self, size: Size) -> NamedInputs:
         return self._point.at(resized(self._point.arrays, size, self._rng))
 
-    def _subject(self, point: Point) -> Subject:
+    def _subject(self, point: NamedInputs) -> Subject:
         low = self._how.precision or self._around.precision
         dtype = low if self._how.is_low and low in ("float32", "float16") else "float64"
         return Subject(self._target, point.values, point.options, self._how.device, self._how.names, dtype)
 
-    def _why_not(self, point: Point) -> str:
+    def _why_not(self, point: NamedInputs) -> str:
         """Why a point cannot be tried; "" if it can."""
         try:
             outputs = self._subject(point).outputs({})
@@ -166,7 +168,7 @@ class Walk:
             return f"forward refuses it: {_said(error)}"
         return "" if all(np.all(np.isfinite(y)) for y in outputs) else "forward is not finite"
 
-    def _tried(self, regime: str, where: str, point: Point) -> Tried:
+    def _tried(self, regime: str, where: str, point: NamedInputs) -> Tried:
         """The verdict at a point."""
         if why := self._why_not(point):
             return Tried(regime, where, NOT_TRIED, note=why)
@@ -183,7 +185,7 @@ class Walk:
             return replace(found, verdict=NOT_TRIED)  # forward may take lengths that do not fit, and broadcast one row
         return found
 
-    def _agreeing(self, where: str, point: Point) -> Tried | None:
+    def _agreeing(self, where: str, point: NamedInputs) -> Tried | None:
         """Right at a size, if claims, complex step and differences agree along one direction a tensor; else None."""
         how = replace(self._how, options=point.options)
         if how.is_low or how.structure is not None or not how.complex_step:
@@ -205,7 +207,7 @@ class Walk:
             return Tried(AT_SIZES, where, RIGHT, tensor, worst)
         return None
 
-    def _verdict(self, regime: str, where: str, point: Point, how: CheckOptions) -> Tried:
+    def _verdict(self, regime: str, where: str, point: NamedInputs, how: CheckOptions) -> Tried:
         how = replace(how, options=point.options)
         if regime == AT_SIZES and not how.is_low and sum(x.size for x in point.arrays.values()) > FEW:
             how = replace(how, elementwise=False)
@@ -224,11 +226,11 @@ class Walk:
         is_empty = all(row.verdict == NOTHING for row in report.rows)
         return Tried(regime, where, NOTHING if is_empty else RIGHT, row.tensor, row.scaled_error)
 
-    def _smaller(self, point: Point, regime: str) -> Point:
+    def _smaller(self, point: NamedInputs, regime: str) -> NamedInputs:
         """The point, cut along its axes and with rounder numbers as long as it fails."""
         left = MOST_SHRINKS
 
-        def fails(other: Point) -> bool:
+        def fails(other: NamedInputs) -> bool:
             nonlocal left
             left -= 1
             return left >= 0 and self._tried(regime, "", other).failed
@@ -264,7 +266,7 @@ def _cut(x: Array, name: str, size: Size) -> Array:
     return x[tuple(slice(size.length if (name, axis) in size.axes else None) for axis in range(x.ndim))]
 
 
-def _precision(point: Point) -> str:
+def _precision(point: NamedInputs) -> str:
     return next((str(x.dtype) for x in point.arrays.values() if x.dtype.kind == "f"), "float64")
 
 
@@ -289,7 +291,7 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else 'no message'}"
 
 
-def _shown(point: Point) -> str:
+def _shown(point: NamedInputs) -> str:
     """The arrays of a point, or their shapes if they are large."""
 
     def one(x: Array) -> str:

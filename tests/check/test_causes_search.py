@@ -271,7 +271,7 @@ def test_a_loop_that_is_left_alone_is_named():
 
 
 def test_no_cause_is_sought_where_none_is_asked_for(monkeypatch):
-    monkeypatch.setattr("npformer.check.one_point.repairs_of", lambda *_, **__: pytest.fail("a search"))
+    monkeypatch.setattr("npformer.check.causes.diagnosis.diagnosed", lambda *_, **__: pytest.fail("a search"))
     rows = gradcheck((product, product_backward), X43, W35, explain=False).rows
     assert [(row.verdict, row.cause, row.diagnosis) for row in rows] == [("WRONG", "", "")] * 2
 

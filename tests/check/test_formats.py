@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.check.checkable import Constant
+from npformer.check.checkable import ConstantInput
 from npformer.check.rounding.formats import FORMATS, format_of, rounded
 from npformer.errors import ConfigError
 
@@ -38,9 +38,9 @@ def test_the_coarsest_of_several_inputs_counts():
 
 @pytest.mark.parametrize(("name", "least"), [("float32", 2.0**-149), ("float16", 2.0**-24), ("bfloat16", 2.0**-133)])
 def test_the_least_number_is_kept_and_a_constant_stays_one(name, least):
-    stored = rounded(np.array([least, 0.4 * least]).view(Constant), FORMATS[name])
+    stored = rounded(np.array([least, 0.4 * least]).view(ConstantInput), FORMATS[name])
     np.testing.assert_array_equal(stored, [least, 0])
-    assert isinstance(stored, Constant)
+    assert isinstance(stored, ConstantInput)
 
 
 def test_what_is_lost_where_numbers_are_stored():

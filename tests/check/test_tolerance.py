@@ -6,7 +6,7 @@ import pytest
 import npformer as npf
 from npformer.check.rounding.formats import STORED, rounded
 from npformer.check.rounding.stochastic import Level, Rounding
-from npformer.check.rounding.tolerance import Drawn, allowed, justified
+from npformer.check.rounding.tolerance import DrawnErrors, allowed, justified
 from npformer.errors import ConfigError
 from tests.check.functions import normal
 
@@ -57,7 +57,7 @@ def test_what_is_not_rounded_has_no_tolerance():
 def test_the_margin_is_gumbel_s():
     """For errors of one entry that are normal: mean and deviation of |e| by hand, from an entry that is 0."""
     e = np.random.default_rng(0).normal(size=(100_000, 1))
-    drawn = Drawn(np.zeros_like(e), e, {}, (1,), STORED["float32"])
+    drawn = DrawnErrors(np.zeros_like(e), e, {}, (1,), STORED["float32"])
     mean, deviation = (2 / np.pi) ** 0.5, (1 - 2 / np.pi) ** 0.5
     assert justified(drawn)[0] == pytest.approx(mean + (np.log(1e6) - 0.5772) * 0.7797 * deviation, rel=0.02)
 
@@ -65,7 +65,7 @@ def test_the_margin_is_gumbel_s():
 def test_the_smallest_visible_error_by_hand():
     """n = 1, 2 and −4 are stored exactly: 4·d exceeds 0.1 + 0.01·4 first, at d = 0.035."""
     exact = np.array([[1.0, 2.0, -4.0]])
-    row = allowed("x", Drawn(exact, 0 * exact, {"a": exact / 50, "b": exact / 20}, (3,), BFLOAT16), 0.1, 0.01)
+    row = allowed("x", DrawnErrors(exact, 0 * exact, {"a": exact / 50, "b": exact / 20}, (3,), BFLOAT16), 0.1, 0.01)
     assert row.shows == pytest.approx(0.035)
     assert (row.seen, row.hidden, row.failing) == (("b",), ("a",), 0)
 

@@ -38,7 +38,7 @@ def from_jax(function: Callable[..., Any], *, parameters: Any = None) -> Checkab
     import jax
 
     owner = _owner_of(function) if isinstance(function, jax.custom_vjp) else None
-    run = _Run(function if owner is None else owner.call, parameters)
+    run = JAXRun(function if owner is None else owner.call, parameters)
     skip = 0 if parameters is None else 1
     made = Checkable(name, run.forward, run.backward, run.values, like=function, skip=skip, owner=owner)
     run.silent = made.silent
@@ -60,7 +60,7 @@ def _owner_of(function: Any) -> Any:
 
 
 @dataclass
-class _Call:
+class JAXCall:
     """What backward needs to call the function again."""
 
     arguments: list[Any]  # the leaves of the tree, then the inputs
@@ -69,7 +69,7 @@ class _Call:
     pulled: tuple[tuple[Any, ...], Callable[..., Any]] | None = None  # those and their pullback, for another backward
 
 
-class _Run:
+class JAXRun:
     """A function of JAX arrays as a forward and a backward of NumPy arrays."""
 
     def __init__(self, function: Callable[..., Any], tree: Any) -> None:
@@ -83,12 +83,12 @@ class _Run:
         names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
         self.values = {n: v for n, v in zip(names, self._leaves, strict=True) if isinstance(v, Value)}
 
-    def forward(self, *inputs: Any, **options: Any) -> tuple[Any, _Call]:
+    def forward(self, *inputs: Any, **options: Any) -> tuple[Any, JAXCall]:
         leaves = [leaf.data if isinstance(leaf, Value) else leaf for leaf in self._leaves]
         arrays = [*leaves, *map(_expect_array, inputs)]
         is_complex = any(np.iscomplexobj(x) for x in arrays if isinstance(x, np.ndarray))
         with _in_64_bits():
-            cache = _Call([_on_device(x, is_complex) for x in arrays], options)
+            cache = JAXCall([_on_device(x, is_complex) for x in arrays], options)
             try:
                 parts, is_single = self._outputs(cache, cache.arguments)
             except Exception as error:  # JAX refuses in several ways; the same call with real numbers ran
@@ -97,7 +97,7 @@ class _Run:
                 raise TypeError(f"forward: expected JAX to run it on complex numbers, got: {error}") from error
             return outputs_of([np.array(part) for part in parts], is_single, is_complex), cache
 
-    def backward(self, dy: Any, cache: _Call) -> tuple[HostArray, ...]:
+    def backward(self, dy: Any, cache: JAXCall) -> tuple[HostArray, ...]:
         """Gradients of the float inputs, in their order; gradients of parameters are added to their arrays."""
         import jax
 
@@ -137,7 +137,7 @@ class _Run:
         identity.defjvp(rule, symbolic_zeros=True)
         return identity  # type: ignore[no-any-return]
 
-    def _outputs(self, cache: _Call, arguments: Sequence[Any]) -> tuple[list[Any], bool]:
+    def _outputs(self, cache: JAXCall, arguments: Sequence[Any]) -> tuple[list[Any], bool]:
         """(the leaves of the function's result, whether the result is a single array)."""
         import jax
 

@@ -70,7 +70,7 @@ def _converted(target: Any, device: Any, inputs: Sequence[Any] = (), is_low: boo
             "from_torch: expected a subclass of torch.autograd.Function, an nn.Module or a function of tensors, "
             f"got {_kind(target)}"
         )
-    run = _Run(
+    run = TorchRun(
         call, learnt, on or "cpu", [is_low and getattr(x, "dtype", None) == torch.bfloat16 for x in within(inputs)]
     )
     name = getattr(target, "__name__", type(target).__name__)
@@ -120,7 +120,7 @@ _Graph = tuple[list[Any], list[Any], list[tuple[HostArray, Any, Any]]]
 
 
 @dataclass
-class _Call:
+class TorchCall:
     """What backward needs to call the target again, this time with gradients."""
 
     arrays: list[Any]  # the inputs as they came, and what is in lists and dicts among them
@@ -132,14 +132,14 @@ class _Call:
     passes: int = 0
 
 
-class _Run:
+class TorchRun:
     """A function of tensors as a forward and a backward of NumPy arrays."""
 
     def __init__(self, call: Callable[..., Any], parameters: Mapping[str, Value], device: Any, low: list[bool]) -> None:
         self._call, self._parameters, self._device, self._low = call, parameters, device, low
         self.silent = set[int]()
 
-    def forward(self, *inputs: Any, **options: Any) -> tuple[Any, _Call]:
+    def forward(self, *inputs: Any, **options: Any) -> tuple[Any, TorchCall]:
         import torch
         from torch.utils._pytree import tree_flatten
 
@@ -147,12 +147,12 @@ class _Run:
         is_complex = any(map(np.iscomplexobj, (*leaves, *(p.data for p in self._parameters.values()))))
         tensors = [self._tensor(x, is_complex, i < len(self._low) and self._low[i]) for i, x in enumerate(leaves)]
         values = {name: self._tensor(p.data, is_complex) for name, p in self._parameters.items()}
-        cache = _Call(leaves, tensors, structure, values, options)
+        cache = TorchCall(leaves, tensors, structure, values, options)
         with torch.no_grad():
             returned = self._complex(cache) if is_complex else self._evaluate(cache, cache.inputs, values)[0]
         return outputs_of([as_numpy(t) for t in _tensors(returned)], torch.is_tensor(returned), is_complex), cache
 
-    def backward(self, dy: Any, cache: _Call) -> tuple[HostArray | None, ...]:
+    def backward(self, dy: Any, cache: TorchCall) -> tuple[HostArray | None, ...]:
         """Gradients of the float inputs, in their order, or None; gradients of parameters are added to their arrays."""
         import torch
         from torch.utils._pytree import tree_unflatten
@@ -181,7 +181,7 @@ class _Run:
         wanted = [any(map(is_inexact, within(x))) for x in tree_unflatten(cache.inputs, cache.structure)]
         return tuple(compress(tree_unflatten(every, cache.structure), wanted))
 
-    def _graph(self, cache: _Call) -> _Graph:
+    def _graph(self, cache: TorchCall) -> _Graph:
         """The call with gradients. An input that is written to in place as autograd knows is what it then is."""
         import torch
 
@@ -199,7 +199,7 @@ class _Run:
         leaves = [*filter(is_inexact, inputs), *values.values()]
         return leaves, y, watched
 
-    def _evaluate(self, cache: _Call, inputs: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, bool]:
+    def _evaluate(self, cache: TorchCall, inputs: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, bool]:
         """(the target's result, whether it drew random numbers). It may write into inputs, not into the cache."""
         from torch.utils._pytree import tree_unflatten
 
@@ -207,7 +207,7 @@ class _Run:
         with _draws_from(SEED, self._device) as drew, in_float64((*inputs, *values.values())):
             return self._call(values, tree_unflatten(inputs, cache.structure), cache.options), drew()
 
-    def _complex(self, cache: _Call) -> Any:
+    def _complex(self, cache: TorchCall) -> Any:
         """The target's result for complex inputs. Raises TypeError if it refuses them or draws random numbers."""
         try:
             returned, drew = self._evaluate(cache, cache.inputs, cache.values)

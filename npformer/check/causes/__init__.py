@@ -1,7 +1,12 @@
-"""Finds the mistake in a wrong backward by undoing it: ``search.py`` tries the changes that ``edits.py`` proposes."""
+"""Why a gradient is wrong.
+
+``diagnosis.py`` asks. ``search.py`` tries the changes of the user's own source that ``edits.py`` proposes: one that
+makes the check right names the mistake. ``patterns.py`` reads the error itself. ``elsewhere.py`` has the other points
+at which a change must hold.
+"""
 
 from npformer.check.causes.elsewhere import Elsewhere
-from npformer.check.causes.search import Point, Repair, repairs_of
+from npformer.check.causes.search import Repair, SearchTarget, repairs_of
 from npformer.check.causes.trial import plain
 
-__all__ = ["Elsewhere", "Point", "Repair", "plain", "repairs_of"]
+__all__ = ["Elsewhere", "Repair", "SearchTarget", "plain", "repairs_of"]

@@ -35,9 +35,6 @@ def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> 
         tokens=tokens,
         key_visible=next((np.asarray(mask) for mask in masks if isinstance(mask, np.ndarray)), None),
         num_heads=getattr(target, "num_heads", None),
-        target=target,
-        inputs=inputs,
-        options=options,
     )
 
 
@@ -56,8 +53,7 @@ def _of_pair(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
         return clues
 
     def rerun(mutant: Mutant) -> HostArrays:
-        gradients = Subject((forward, mutant.build), clues.inputs, dict(clues.options), None).gradients(upstream)
-        return dict(zip(checked.tensors, gradients.values(), strict=True))
+        return checked.of((forward, mutant.build)).gradients(upstream)
 
     return replace(clues, mistakes=list(nested_mutants(backward)), rerun=rerun)
 
@@ -70,11 +66,11 @@ def _of_layers(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
     #: For each mutant: layers, the names of their methods, and the functions that replace these.
     places: dict[int, list[tuple[Layer, str, Callable[..., Any]]]] = {}
     mistakes = []
-    for kind in dict.fromkeys(map(type, all_layers(clues.target))):
+    for kind in dict.fromkeys(map(type, all_layers(checked.target))):
         parent = next(base for base in kind.__mro__ if base.__module__.startswith("npformer."))
         known = {name: getattr(parent, name) for name in dir(parent) if name.endswith("backward")}
         other = {name: getattr(kind, name) for name, method in known.items() if getattr(kind, name) is not method}
-        layers = [layer for layer in all_layers(clues.target) if type(layer) is kind]
+        layers = [layer for layer in all_layers(checked.target) if type(layer) is kind]
         for name, method in known.items() if other and all(map(is_ours, other.values())) else ():
             for mutant in mutants(method):
                 changed = {name: mutant.build} | {each: known[each] for each in other if each != name}

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,7 +44,6 @@ class Clues:
     sizes: named numbers that a wrong factor may equal, {"B": 4, "√D": 2.0, …}. tokens: ids (B, T) that
     picked rows of a table. key_visible: (B, S), False where padded. num_heads: H. mistakes: single-mistake
     versions of npformer's own backward; rerun(mutant) returns the gradients of one on the check's inputs.
-    target: the checked object; inputs and options: of its forward.
     """
 
     sizes: Mapping[str, float] = field(default_factory=dict)
@@ -53,9 +52,6 @@ class Clues:
     num_heads: int | None = None
     mistakes: Sequence[Mutant] = ()
     rerun: Callable[[Mutant], HostArrays] | None = None
-    target: Any = None
-    inputs: Sequence[Any] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def is_vague(diagnosis: Diagnosis | None) -> bool:

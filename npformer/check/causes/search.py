@@ -69,7 +69,7 @@ def bounded_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-class Budget:
+class SearchBudget:
     """Counts the changes and the time; draws a bar on a terminal."""
 
     def __init__(self, kept: contextlib.ExitStack) -> None:
@@ -114,7 +114,7 @@ class Repair(NamedTuple):
     fixes: frozenset[str]
 
 
-class Point(NamedTuple):
+class SearchTarget(NamedTuple):
     """The point of a check, and others where a change must hold as well."""
 
     subject: Subject
@@ -127,7 +127,7 @@ class Point(NamedTuple):
 
 
 def repairs_of(
-    point: Point, wrong: Sequence[str], is_brief: bool = False, trials: Sequence[Trial] = ()
+    point: SearchTarget, wrong: Sequence[str], is_brief: bool = False, trials: Sequence[Trial] = ()
 ) -> tuple[list[Repair], list[str]]:
     """The changes that make the wrong tensors right, one or two; and remarks if tensors are left.
 
@@ -139,7 +139,7 @@ def repairs_of(
     repairs, remarks, left = list[Repair](), list[str](), set(wrong)
     with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.ExitStack() as kept:
         warnings.simplefilter("ignore")
-        budget = Budget(kept)
+        budget = SearchBudget(kept)
         kept.enter_context(bounded_memory())
         while left and len(repairs) < MOST_CAUSES:
             searches = _searches(mains, point, remarks)
@@ -159,7 +159,7 @@ def repairs_of(
 
 
 def _best(
-    searches: Sequence[_Search], wrong: set[str], budget: Budget, is_brief: bool
+    searches: Sequence[_Search], wrong: set[str], budget: SearchBudget, is_brief: bool
 ) -> tuple[Repair, Edit, _Search] | None:
     """The first change that makes all of these right; else the first that makes most of them so."""
     best: tuple[Repair, Edit, _Search] | None = None
@@ -178,7 +178,7 @@ def _best(
     return best
 
 
-def _searches(mains: Sequence[tuple[Trial, Source]], point: Point, remarks: list[str]) -> list[_Search]:
+def _searches(mains: Sequence[tuple[Trial, Source]], point: SearchTarget, remarks: list[str]) -> list[_Search]:
     """The functions to search; the remarks say why others are not."""
     searches = []
     for trial, main in mains:
@@ -194,7 +194,7 @@ def _searches(mains: Sequence[tuple[Trial, Source]], point: Point, remarks: list
 class _Search:
     """The changes of one function: the trial's own, or one that it calls."""
 
-    def __init__(self, trial: Trial, source: Source, point: Point) -> None:
+    def __init__(self, trial: Trial, source: Source, point: SearchTarget) -> None:
         self._trial, self._source, self._point = trial, source, point
         self._function: Any = source.function
         self._known: Known | None = None
@@ -230,7 +230,7 @@ class _Search:
             return False
         return True
 
-    def changes(self, kinds: Any, wrong: set[str], budget: Budget, most: int) -> Iterator[tuple[Repair, Edit]]:
+    def changes(self, kinds: Any, wrong: set[str], budget: SearchBudget, most: int) -> Iterator[tuple[Repair, Edit]]:
         """The changes that make more of these right than most, and no other tensor wrong; up to one that makes all."""
         if self._known is None:  # the tensors that are wrong stay the same as long as this search is used
             self._known = self._looked(wrong, budget)
@@ -242,7 +242,7 @@ class _Search:
                     return
                 most = len(fixes)
 
-    def _spelled(self, changes: Iterator[Edit], budget: Budget) -> Iterator[Edit]:
+    def _spelled(self, changes: Iterator[Edit], budget: SearchBudget) -> Iterator[Edit]:
         """The changes in the words of the library that the function computes with."""
         return (edit for change in changes for edit in (self._spelling.edits(change) if budget.is_left else [change]))
 
@@ -334,7 +334,7 @@ class _Search:
             for site, old in before:
                 site.put(old)
 
-    def _looked(self, wrong: set[str], budget: Budget) -> Known:
+    def _looked(self, wrong: set[str], budget: SearchBudget) -> Known:
         """The values of a run of the function, and which places matter: a moved value moves wrong tensors alone."""
         values, texts, variables = dict[int, Any](), dict[str, Any](), dict[str, Any]()
         idle = set[Site]()

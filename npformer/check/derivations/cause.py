@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from npformer.check.causes import Point as Around
+from npformer.check.causes import SearchTarget as Around
 from npformer.check.causes import repairs_of
 from npformer.check.causes.trial import Trial
 from npformer.check.derivations.grammar import Derivation, Line

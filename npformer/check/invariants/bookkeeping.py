@@ -9,7 +9,7 @@ import numpy as np
 from npformer.check.checkable import unpacked
 from npformer.check.inputs import like
 from npformer.check.invariants.invariant import invariant
-from npformer.check.invariants.probe import Probe, Run, other_tokens
+from npformer.check.invariants.probe import Probe, ProbeRun, other_tokens
 from npformer.check.invariants.violation import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
@@ -138,7 +138,7 @@ def shape_and_dtype(probe: Probe) -> Violation | None:
     return None
 
 
-def _everything(run: Run) -> HostArrays:
+def _everything(run: ProbeRun) -> HostArrays:
     return run.outputs | gradients_of(run.gradients)
 
 

@@ -28,7 +28,7 @@ Named = Mapping[str, Any]
 NOTHING: Named = {}
 
 
-class Run(NamedTuple):
+class ProbeRun(NamedTuple):
     """One forward and one backward. Everything is a copy on the host."""
 
     outputs: HostArrays  # "output", or "output 0", "output 1", …
@@ -145,14 +145,14 @@ class Probe:
         *,
         options: Named | None = None,
         upstream: Tensors | None = None,
-    ) -> Run:
+    ) -> ProbeRun:
         """A forward and a backward. changed replaces inputs and parameters by name; upstream is random by default."""
         self.reset(changed)
         y, cache = self.forward(changed, options)
         outputs = self.outputs_of(y)
         dy = dict(upstream) if upstream is not None else self.random_upstream(outputs)
         gradients = self.backward(y, cache, dy)
-        return Run(outputs, dy, gradients | self.parameter_gradients())
+        return ProbeRun(outputs, dy, gradients | self.parameter_gradients())
 
     def without_dropout(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """(inputs to change, options) without dropout. Raises DoesNotApply if key cannot be left out."""

@@ -158,7 +158,7 @@ ROUGH, ROUNDINGS = 0.01, 1024
 UNEXPLAINED = 0.1
 
 
-class Compared(NamedTuple):
+class ComparedTensor(NamedTuple):
     """A tensor's gradient, beside the reference's at its places."""
 
     tensor: str
@@ -186,7 +186,7 @@ class Compared(NamedTuple):
         return np.nan_to_num(share, nan=np.inf, posinf=np.inf)
 
 
-def row_of(compared: Compared, precision: Format, most: float) -> Row:
+def row_of(compared: ComparedTensor, precision: Format, most: float) -> Row:
     """The row; most: the largest gradient entry of the whole check."""
     a, n, errors, count = compared.claimed, compared.exact, compared.errors[0], compared.entries
     rough = min(ROUGH, ROUNDINGS * max(precision.u, precision.product))
@@ -218,7 +218,7 @@ def row_of(compared: Compared, precision: Format, most: float) -> Row:
     )  # fmt: skip
 
 
-def _what_stays(compared: Compared, where: HostArray) -> str:
+def _what_stays(compared: ComparedTensor, where: HostArray) -> str:
     """What stays at points nearby: a term, a factor, an entry or a sum, the simplest that says it all."""
     coefficients, errors, total = compared.coefficients, compared.errors[0], len(compared.exact)
     for i in sorted(range(len(coefficients.texts)), key=lambda i: abs(errors.mean[total + i] + 1) > 0.2):
@@ -244,7 +244,7 @@ def _what_stays(compared: Compared, where: HostArray) -> str:
     return f"{place}{size}, at {POINTS} points nearby"
 
 
-def _unexplained(compared: Compared, which: int) -> float:
+def _unexplained(compared: ComparedTensor, which: int) -> float:
     """The share of the squared errors of entries that remains without n and the term of this coefficient."""
     e, columns = compared.errors[0].mean[: compared.entries], [compared.exact[: compared.entries]]
     if text := compared.coefficients.texts[which]:
@@ -269,7 +269,7 @@ class _Power(NamedTuple):
     hidden: tuple[str, ...]
 
     @classmethod
-    def of(cls, compared: Compared) -> _Power:
+    def of(cls, compared: ComparedTensor) -> _Power:
         shows, weights = compared.errors[0].shows, compared.coefficients.weights
 
         def extended(x: HostArray) -> HostArray:
@@ -306,7 +306,7 @@ UNSEEN = 4.0
 LEFT = 1 / 8
 
 
-class _Kernel(NamedTuple):
+class KernelPoint(NamedTuple):
     """The kernel at the point of the check, its inputs, and the precision of its numbers and of its sums."""
 
     checked: Subject
@@ -315,7 +315,7 @@ class _Kernel(NamedTuple):
     inside: Format
 
     @classmethod
-    def of(cls, target: Any, inputs: Sequence[Any], how: CheckOptions) -> _Kernel:
+    def of(cls, target: Any, inputs: Sequence[Any], how: CheckOptions) -> KernelPoint:
         known = format_of(inputs, how.precision)
         sums = format_named("accumulate", how.accumulate or ("float64" if known.name == "float64" else "float32"))
         placed = [rounded(x, known) if is_float(x) and isinstance(x, np.ndarray) else x for x in inputs]
@@ -351,7 +351,7 @@ def in_low_precision(target: Any, inputs: Sequence[Any], how: CheckOptions) -> R
 
     Raises ConfigError if there is neither a precision nor an input that has one, or if shapes of outputs differ.
     """
-    kernel = _Kernel.of(target, inputs, how)
+    kernel = KernelPoint.of(target, inputs, how)
     (drawn,) = upstreams_of(kernel.checked, how, 1)
     upstream = tuple(rounded(r, kernel.precision) for r in drawn)
     claimed = {name: np.asarray(g, dtype=np.float64) for name, g in kernel.checked.gradients(upstream).items()}
@@ -374,7 +374,7 @@ def in_low_precision(target: Any, inputs: Sequence[Any], how: CheckOptions) -> R
 class _Comparison:
     """A kernel's gradients beside its reference's."""
 
-    def __init__(self, kernel: _Kernel, how: CheckOptions, upstream: Upstream, claimed: HostArrays) -> None:
+    def __init__(self, kernel: KernelPoint, how: CheckOptions, upstream: Upstream, claimed: HostArrays) -> None:
         self._kernel, self._how, self._upstream, self._claimed = kernel, how, upstream, claimed
         self._reference = Reference(
             how.reference, kernel.inputs, how.options, how.device, kernel.checked.input_names, how.structure
@@ -405,7 +405,7 @@ class _Comparison:
             self._carried(tensor, *doubts[tensor])
             if tensor in doubts
             else row_of(
-                Compared(
+                ComparedTensor(
                     tensor, a, reference.places[tensor], exact[tensor], of[tensor], others[tensor],
                     [one[tensor] for one in errors],
                 ),

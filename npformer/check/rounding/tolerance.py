@@ -44,7 +44,7 @@ LATER = 1.25
 SHAPES = (0.0, *(2.0**k for k in range(25)))
 
 
-class Drawn(NamedTuple):
+class DrawnErrors(NamedTuple):
     """A tensor over all draws: its entries (draws, P), their errors by rounding, and what each term adds to them."""
 
     exact: HostArray
@@ -92,7 +92,7 @@ class Allowed:
         return {name: finite(value) for name, value in asdict(self).items()} | {"variable": self.name}
 
 
-def justified(drawn: Drawn) -> tuple[float, float]:
+def justified(drawn: DrawnErrors) -> tuple[float, float]:
     """(atol, rtol) that a right kernel exceeds once in TESTS; 0 where nothing is rounded."""
     n, e = np.abs(drawn.exact), np.abs(drawn.errors)
     if not np.any(e):
@@ -109,7 +109,7 @@ def justified(drawn: Drawn) -> tuple[float, float]:
     return _up(atol + float(drawn.stored.stored(np.zeros(())))), _up(rtol + drawn.stored.u)
 
 
-def allowed(tensor: str, drawn: Drawn, atol: float, rtol: float) -> Allowed:
+def allowed(tensor: str, drawn: DrawnErrors, atol: float, rtol: float) -> Allowed:
     """What this tolerance lets see of a tensor: predicted from the draws."""
     n = drawn.exact
     limit, e = atol + rtol * np.abs(n), rounded(n, drawn.stored) - n
@@ -153,7 +153,7 @@ class Tolerances:
     precision: str
     rows: tuple[Allowed, ...]
     notes: tuple[str, ...] = ()
-    drawn: dict[str, Drawn] = field(default_factory=dict, compare=False)
+    drawn: dict[str, DrawnErrors] = field(default_factory=dict, compare=False)
 
     def __getitem__(self, tensor: str) -> Allowed:
         return next(row for row in self.rows if row.tensor == tensor)
@@ -247,16 +247,16 @@ class _Points:
             0.0, product, constant=stored.u, stored=self._inside, function=FUNCTION * u, in_turn=in_turn
         )
 
-    def drawn(self, inputs: Sequence[Any], at: Callable[[int], Sequence[Any]] | None) -> dict[str, Drawn]:
+    def drawn(self, inputs: Sequence[Any], at: Callable[[int], Sequence[Any]] | None) -> dict[str, DrawnErrors]:
         """Every tensor over all draws, near the inputs or at(i)."""
         draws: list[dict[str, Any]] = []
         while len(draws) < (DRAWS if self._is_quick else FEWER):
             i = len(draws)
             draws.append(self._draw(inputs if at is None else at(i), i, at is None))
-        found: dict[str, Drawn] = {}
+        found: dict[str, DrawnErrors] = {}
         for name, (_, _, lost, shape) in draws[0].items():
             exact, errors = (np.array([draw[name][k] for draw in draws]) for k in (0, 1))
-            found[name] = Drawn(exact, errors, lost, shape, self._stored)
+            found[name] = DrawnErrors(exact, errors, lost, shape, self._stored)
         bad = [name for name, one in found.items() if not np.all(np.isfinite([one.exact, one.errors]))]
         if bad:
             raise ConfigError(f"reference: expected finite numbers at these inputs, got others in {', '.join(bad)}")
