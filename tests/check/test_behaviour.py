@@ -225,3 +225,29 @@ def test_a_dy_may_be_large_or_tiny_or_have_rows_of_zeros(backward):
         report = gradcheck((cube, backward), X)
     assert [row.verdict for row in report.rows] == [RIGHT]
     assert "not linear in dy" in report.problems[0]
+
+
+def exponential(x):
+    """The matrix exponential by scaling and squaring."""
+    squarings = int(np.ceil(np.log2(np.linalg.norm(x, 1)))) + 4
+    term = total = np.eye(len(x))
+    for k in range(1, 14):
+        term = term @ x / (k * 2.0**squarings)
+        total = total + term
+    return np.linalg.matrix_power(total, 2**squarings)
+
+
+@pytest.mark.parametrize(("bound", "expected"), [(np.inf, ()), (1e6, ("not linear in dy",))])
+def test_a_routine_with_dy_and_x_in_one_matrix_loses_digits_of_x_by_a_large_dy(bound, expected):
+    """exp of [xᵀ dy; 0 xᵀ] has the gradient in its corner; more squarings are made for a larger dy."""
+
+    def backward(dy, x):
+        zero, dy = np.zeros(x.shape), np.clip(dy, -bound, bound)
+        return exponential(np.block([[x.T, dy], [zero, x.T]]))[: len(x), len(x) :]
+
+    for seed in range(4):
+        x = np.random.default_rng(seed).normal(size=(5, 5))
+        report = gradcheck((lambda x: (exponential(x), x), backward), x, explain=False)
+        assert report.rows[0].verdict == RIGHT
+        assert len(report.problems) == len(expected)
+        assert all(map(str.__contains__, report.problems, expected))
