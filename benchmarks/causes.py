@@ -19,10 +19,10 @@ import npformer as npf
 from benchmarks import machine, page_tables, report
 from benchmarks.options import add_save, bare_parser
 from npformer.data import SequenceTask
-from npformer.explain.causes import causes
-from npformer.explain.change import change_of
-from npformer.explain.made import made
 from npformer.optim import Constant, WarmupCosine
+from npformer.see.explain.causes import causes
+from npformer.see.explain.change import change_of
+from npformer.see.explain.made import made
 
 #: Each kind is planted for five seeds, in a small model that reverses words. At least 35 of the 40 must be named first.
 #: Of 20 sound steps, at which nothing is planted, at most one may be accused of anything.

@@ -58,7 +58,7 @@ COMMANDS = {
     "lm": Command("Python's manual, the next character", "npformer train lm", HELD_OUT),
     "mlm": Command("Python's manual, hidden pieces", "npformer train mlm", HELD_OUT),
     "mutants": Command("Single mistakes in every backward", "npformer museum mutants"),
-    "trace-page": Command("The page of a trace in Chromium", "python -m tests.pages.trace_page"),
+    "trace-page": Command("The page of a trace in Chromium", "python -m tests.see.page.trace_page"),
     "batches": Command("Batches of 64, made on the host", "python -m benchmarks.batches"),
     "faults-files": Command("Damaged files", "python -m tests.faults files"),
     "faults-interrupts": Command("Ctrl-C within a step", "python -m tests.faults interrupts"),

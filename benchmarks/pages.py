@@ -23,9 +23,9 @@ from benchmarks.machine import ROOT
 from benchmarks.measured import RESULTS
 from npformer.check.derivations import GRAMMAR
 from npformer.cli.main import main as npformer
-from npformer.explain.questions import questions
 from npformer.lab.lessons import LESSONS
 from npformer.lab.lessons.page import page as lessons_page
+from npformer.see.explain.questions import questions
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PICTURES = ROOT / "docs" / "pictures"

@@ -17,9 +17,9 @@ import numpy as np
 import npformer as npf
 from npformer.data import EOS_ID, Example, Tokenizer
 from npformer.models import Transformer
-from npformer.plotting import draw_attention
 from npformer.run import RunDirectory
 from npformer.run.trained import read_trained
+from npformer.see.plot import draw_attention
 from npformer.training.attention_example import attention_example
 
 

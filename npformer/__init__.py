@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
     from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
     from npformer.run import load, save
-    from npformer.tracing.bisect import bisect
-    from npformer.tracing.trace import Trace, trace
+    from npformer.see.record.bisect import bisect
+    from npformer.see.record.trace import Trace, trace
     from npformer.training import TrainStep
     from npformer.training.run_summary import read_run
 else:
@@ -41,7 +41,7 @@ else:
         "npformer.models": ("Decoder", "DecoderConfig", "Encoder", "EncoderConfig", "Transformer", "TransformerConfig"),
         "npformer.optim": ("Adam", "AdamW", "Constant", "Noam", "WarmupCosine"),
         "npformer.run": ("load", "save"),
-        "npformer.tracing": ("Trace", "bisect", "trace"),
+        "npformer.see.record": ("Trace", "bisect", "trace"),
         "npformer.training": ("TrainStep",),
         "npformer.training.run_summary": ("read_run",),
     }

@@ -24,20 +24,20 @@ STOREYS = [
     {"layers", "optim"},
     {"models"},
     {"check", "decoding", "run"},
-    {"training", "tracing"},
+    {"training", "see", "see.record"},
     {"lab"},
     {"engine"},
-    {"explain"},
-    {"plotting", "interop", "pages"},
+    {"see.explain"},
+    {"see.plot", "interop", "see.page"},
     {"cli", "pytest_plugin"},
 ]
 #: Parts that live beside the house: all that they may import.
 ASIDE = {
     "data": {"errors", "extras", "io", "typing"},
-    "plotting": {"errors", "io", "typing"},
+    "see.plot": {"errors", "io", "typing"},
 }
 #: Parts that use what lives beside the house.
-USERS_OF = {"data": {"layers", "models", "run", "training", "cli", "lab"}, "plotting": {"cli", "pages"}}
+USERS_OF = {"data": {"layers", "models", "run", "training", "cli", "lab"}, "see.plot": {"cli", "see.page"}}
 #: Foreign packages that these places alone import.
 ALONE = {
     "babel": "data/real/date_phrases.py",
@@ -66,8 +66,12 @@ def place_of(path):
 
 
 def part_of(path):
-    """The top-level part that a file belongs to."""
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+    """The top-level part that a file belongs to; in ``see`` the door."""
+    return _part(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def _part(names):
+    return ".".join(names[: 2 if names[0] == "see" else 1]).removesuffix(".__init__")
 
 
 @cache
@@ -93,7 +97,7 @@ def imports(path):
 
 def own_parts(path):
     """The parts of npformer that a file imports."""
-    return {name.split(".")[1] for name, _ in imports(path) if name.startswith("npformer.")}
+    return {_part(name.split(".")[1:]) for name, _ in imports(path) if name.startswith("npformer.")}
 
 
 def allowed(part):
@@ -115,7 +119,7 @@ def test_imports_run_downwards():
     def upwards(path):
         part = part_of(path)
         if part == "__init__":
-            return own_parts(path) & {"cli", "plotting", "data"}
+            return own_parts(path) & {"cli", "see.plot", "data"}
         return own_parts(path) - ({"cli"} if part == "__main__" else allowed(part))
 
     assert wrong(upwards) == {}
@@ -189,7 +193,7 @@ def test_importing_all_of_npformer_is_quick():
     packages = {name.partition(".")[0] for name in added} - sys.stdlib_module_names
     packages = {name for name in packages if "cython" not in name and not name.startswith("__editable__")}
     assert packages == {"array_api_compat", "npformer", "numpy", "safetensors"}
-    assert not [name for name in added if name.startswith(("npformer.cli", "npformer.lab", "npformer.plotting"))]
+    assert not [name for name in added if name.startswith(("npformer.cli", "npformer.lab", "npformer.see.plot"))]
     assert len(added) < 280
 
 

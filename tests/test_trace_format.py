@@ -5,9 +5,9 @@ from typing import get_args, get_origin, get_type_hints, is_typeddict
 import numpy as np
 import pytest
 
-from npformer.tracing import schema as trace_json
-from npformer.tracing.showcase import showcase
-from npformer.tracing.trace import LIMIT
+from npformer.see.record import schema as trace_json
+from npformer.see.record.showcase import showcase
+from npformer.see.record.trace import LIMIT
 from tests.markdown import names_after, text_of
 
 PAGE = text_of("docs/trace-format.md")

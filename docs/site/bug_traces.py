@@ -11,7 +11,7 @@ from docs.site.recordings import MODELS, SHOWCASE, Recording
 from npformer.functional import OPERATIONS
 from npformer.lab.mistake import Mistake
 from npformer.lab.museum.bugs import BUGS, bug
-from npformer.pages.bugs import MOST, USUAL, BugTrace, with_bug
+from npformer.see.page.bugs import MOST, USUAL, BugTrace, with_bug
 
 FUNCTIONAL = "npformer.functional."
 #: Where a bug acts that no trace runs, one forward and one backward: by the beginning of the name of the changed code.

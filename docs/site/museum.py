@@ -20,10 +20,10 @@ from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.comparison import STEPS, Comparison
 from npformer.lab.museum.patch import edited_sources
 from npformer.lab.museum.stored import stored
-from npformer.pages.bugs import MOST, USUAL
-from npformer.plotting.charts import chart_drawing
-from npformer.plotting.curves import comparison_chart
-from npformer.plotting.svg import Section, sheet
+from npformer.see.page.bugs import MOST, USUAL
+from npformer.see.plot.charts import chart_drawing
+from npformer.see.plot.curves import comparison_chart
+from npformer.see.plot.svg import Section, sheet
 
 #: What a category is about, for the gallery.
 CATEGORY = {

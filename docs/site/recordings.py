@@ -13,13 +13,13 @@ import numpy as np
 
 import npformer as npf
 from npformer.check.cases.op_samples import op_cases
-from npformer.explain.models import model_setting
-from npformer.explain.operation import sample_inputs
 from npformer.functional import OPERATIONS
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.patch import noted
-from npformer.tracing.showcase import showcase
-from npformer.tracing.trace import Trace
+from npformer.see.explain.models import model_setting
+from npformer.see.explain.operation import sample_inputs
+from npformer.see.record.showcase import showcase
+from npformer.see.record.trace import Trace
 
 SHOWCASE = "transformer"
 #: Variants of the walk's Transformer, and layers, in words; the first that a bug changes shows it.

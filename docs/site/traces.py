@@ -7,7 +7,7 @@ from functools import cache
 from docs.site import bug_traces, recordings
 from docs.site.places import FILES, write
 from docs.site.recordings import Recording
-from npformer.pages import trace_page
+from npformer.see.page import trace_page
 
 #: The folder of these pages, which Sphinx copies as they are.
 FOLDER = "traces"

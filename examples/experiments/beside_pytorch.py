@@ -22,7 +22,7 @@ import numpy as np
 
 import npformer as npf
 from examples.experiments.common import command, print_table
-from npformer.plotting.charts import Chart, Curve, draw_charts
+from npformer.see.plot.charts import Chart, Curve, draw_charts
 
 Array = Any
 ADAM: dict[str, Any] = {"lr": 1e-4, "betas": (0.9, 0.98), "eps": 1e-9}

@@ -23,7 +23,7 @@ import npformer as npf
 from examples.experiments.common import command, print_table
 from npformer.layers import Conv1d, Gru, Layer
 from npformer.layers.self_attention import SelfAttention
-from npformer.plotting.charts import Chart, Curve, draw_charts
+from npformer.see.plot.charts import Chart, Curve, draw_charts
 
 
 class Setting(NamedTuple):

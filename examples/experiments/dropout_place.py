@@ -23,7 +23,7 @@ from examples.experiments.tagger import Tagger
 from npformer.data import SequenceTask
 from npformer.data.batches import collate
 from npformer.layers import LayerNorm
-from npformer.plotting.charts import Chart, Curve, draw_charts
+from npformer.see.plot.charts import Chart, Curve, draw_charts
 
 
 class Setting(NamedTuple):

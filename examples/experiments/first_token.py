@@ -19,7 +19,7 @@ import numpy as np
 import npformer as npf
 from examples.experiments.common import command, print_table
 from npformer.layers import Conv1d, EncoderStack, Gru, Layer
-from npformer.plotting.charts import Chart, Curve, draw_charts
+from npformer.see.plot.charts import Chart, Curve, draw_charts
 
 
 class Setting(NamedTuple):

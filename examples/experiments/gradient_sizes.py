@@ -21,8 +21,8 @@ import numpy as np
 
 from examples.experiments.common import command, print_table
 from examples.experiments.initialisation import INITS, pytorch_default
-from npformer.explain.sizes import LOSS, attention_sizes, depth_norms, parts_of, through_relus, transformer
-from npformer.plotting.charts import Chart, Curve, draw_charts
+from npformer.see.explain.sizes import LOSS, attention_sizes, depth_norms, parts_of, through_relus, transformer
+from npformer.see.plot.charts import Chart, Curve, draw_charts
 
 ORDERS = {"post-LN": "post", "pre-LN": "pre"}
 

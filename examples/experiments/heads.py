@@ -21,7 +21,7 @@ from examples.experiments.common import accuracy, command, fit, print_table
 from npformer.data import BOS_ID, EOS_ID, Example, PairsTask
 from npformer.data.batches import collate
 from npformer.io.percent import percent
-from npformer.plotting import draw_attention
+from npformer.see.plot import draw_attention
 
 Array = Any
 DATES = Path(__file__).parents[1] / "data" / "dates.tsv"

@@ -29,7 +29,7 @@ import npformer as npf
 from examples.experiments.common import command, print_table
 from npformer.data import SequenceTask
 from npformer.optim import WarmupCosine
-from npformer.plotting.charts import Chart, Curve, draw_charts
+from npformer.see.plot.charts import Chart, Curve, draw_charts
 
 GOAL, EVERY, HELD_OUT = 0.99, 5, 150  # share of tokens, steps between two looks, words
 INITS = ("xavier", "small", "pytorch")

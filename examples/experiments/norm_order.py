@@ -23,7 +23,7 @@ from examples.experiments.common import command, fit, print_table
 from npformer.data import SequenceTask
 from npformer.models import Encoder, EncoderConfig
 from npformer.optim import Constant, Schedule
-from npformer.plotting.charts import Chart, Curve, draw_charts
+from npformer.see.plot.charts import Chart, Curve, draw_charts
 
 
 class Setting(NamedTuple):

@@ -24,7 +24,7 @@ from npformer.data import SequenceTask
 from npformer.data.batches import collate
 from npformer.io.percent import percent
 from npformer.layers import BatchNorm, Context, LayerNorm
-from npformer.plotting.charts import Chart, Curve, draw_charts
+from npformer.see.plot.charts import Chart, Curve, draw_charts
 
 LAYER, COUNTING, MASKED = "LayerNorm", "BatchNorm, padding counted", "BatchNorm, padding left out"
 

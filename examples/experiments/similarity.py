@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from npformer.errors import ShapeError
-from npformer.plotting.attention import cells, key
-from npformer.plotting.svg import Drawing, Section, check_place, number, path, text, write_sheet
+from npformer.see.plot.attention import cells, key
+from npformer.see.plot.svg import Drawing, Section, check_place, number, path, text, write_sheet
 
 _SIDE, _LEFT, _TOP = 300, 60, 20  # pixels: a map, the names of its groups, its own name
 

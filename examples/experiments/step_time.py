@@ -18,7 +18,7 @@ import npformer as npf
 from examples.experiments.common import command, fit, print_table
 from examples.experiments.rivals import ConvTranslator, GruTranslator
 from npformer.data import SequenceTask
-from npformer.plotting.charts import Chart, Curve, draw_charts
+from npformer.see.plot.charts import Chart, Curve, draw_charts
 
 
 class Setting(NamedTuple):

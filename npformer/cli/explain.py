@@ -14,21 +14,21 @@ from npformer.cli.common import tell
 from npformer.cli.explain_step import SUBJECTS, explain_step_of_run
 from npformer.cli.target import TARGET, add_target, is_operation, setting_of
 from npformer.errors import ConfigError
-from npformer.explain import explanation, lines, session, to_dict
-from npformer.explain.models import NAMES
-from npformer.explain.operation import explained_operation
-from npformer.explain.operation_text import forward_lines, operation_lines
-from npformer.explain.place import Place, find
-from npformer.explain.reading import OperationStory
-from npformer.explain.text import WIDEST
 from npformer.functional import OPERATIONS
 from npformer.io.output_files import OWN_PAGE, expect_place, write_file
 from npformer.io.printable import visible
 from npformer.io.terminal import columns, fill
 from npformer.layers import Layer
-from npformer.pages import trace_page
-from npformer.pages.trace_writer import opening
-from npformer.tracing.trace import Trace, trace, written
+from npformer.see.explain import explanation, lines, session, to_dict
+from npformer.see.explain.models import NAMES
+from npformer.see.explain.operation import explained_operation
+from npformer.see.explain.operation_text import forward_lines, operation_lines
+from npformer.see.explain.place import Place, find
+from npformer.see.explain.reading import OperationStory
+from npformer.see.explain.text import WIDEST
+from npformer.see.page import trace_page
+from npformer.see.page.trace_writer import opening
+from npformer.see.record.trace import Trace, trace, written
 
 SUMMARY = "Explain an operation, or one number of a gradient."
 EXAMPLES = """examples:

@@ -13,19 +13,19 @@ import numpy as np
 
 from npformer.cli.common import tell
 from npformer.errors import ConfigError
-from npformer.explain.again import ready
-from npformer.explain.change import change_of
-from npformer.explain.change_text import change_document, change_lines
-from npformer.explain.made import Made, made
-from npformer.explain.place import find_parameter
-from npformer.explain.sizes import sizes, sizes_text
-from npformer.explain.text import WIDEST
-from npformer.explain.update import course_lines, number_lines
 from npformer.io import progress_bar
 from npformer.io.printable import visible
 from npformer.io.terminal import columns, counted
 from npformer.optim import Adam
-from npformer.tracing.showcase import PIECES, showcase_model
+from npformer.see.explain.again import ready
+from npformer.see.explain.change import change_of
+from npformer.see.explain.change_text import change_document, change_lines
+from npformer.see.explain.made import Made, made
+from npformer.see.explain.place import find_parameter
+from npformer.see.explain.sizes import sizes, sizes_text
+from npformer.see.explain.text import WIDEST
+from npformer.see.explain.update import course_lines, number_lines
+from npformer.see.record.showcase import PIECES, showcase_model
 from npformer.training.step import TrainStep
 
 #: The number that ``explain adam`` shows unless another is asked for, and the updates of its course.

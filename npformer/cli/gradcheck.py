@@ -24,9 +24,9 @@ from npformer.io.progress_bar import watched
 from npformer.io.seconds import now, since
 from npformer.io.terminal import columns, counted, fill, folded
 from npformer.layers import Layer
-from npformer.plotting import draw_sweep
-from npformer.plotting.svg import check_place
-from npformer.tracing.bisect import Bisection, bisect
+from npformer.see.plot import draw_sweep
+from npformer.see.plot.svg import check_place
+from npformer.see.record.bisect import Bisection, bisect
 
 SUMMARY = "Check every gradient against complex step and central differences."
 EXAMPLES = """examples:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from npformer.cli.common import note, tell
 from npformer.errors import ConfigError
-from npformer.explain.questions import judged, questions
 from npformer.io.printable import visible
 from npformer.lab.grader import progress, templates
 from npformer.lab.lessons import LESSONS, Lesson, lesson, text
 from npformer.lab.lessons.broken import broken
 from npformer.lab.lessons.text import standing
+from npformer.see.explain.questions import judged, questions
 
 SUMMARY = "Eight lessons: read, write a backward, meet a bug, see."
 EXAMPLES = f"""examples:

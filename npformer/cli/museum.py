@@ -18,7 +18,7 @@ from npformer.lab.museum.bugs import BUGS, bug
 from npformer.lab.museum.comparison import STEPS, Comparison
 from npformer.lab.museum.stored import Exhibit, stored
 from npformer.lab.mutation_testing import SURVIVED, mutation_test, summary
-from npformer.plotting.curves import draw_comparison
+from npformer.see.plot.curves import draw_comparison
 
 SUMMARY = "Show backward bugs, their effects, and what finds each."
 EXAMPLES = """examples:

@@ -13,12 +13,12 @@ from npformer.backend import get_backend
 from npformer.check.adapters.user_file import names_python_file, user_case
 from npformer.cli.decode import expect_text
 from npformer.errors import ConfigError
-from npformer.explain import Setting
-from npformer.explain.models import model_setting
 from npformer.functional import OPERATIONS
 from npformer.run import RunDirectory
 from npformer.run.trained import Trained, read_trained
-from npformer.tracing.trace import Trace, trace
+from npformer.see.explain import Setting
+from npformer.see.explain.models import model_setting
+from npformer.see.record.trace import Trace, trace
 from npformer.training.text_example import TextExample, text_example
 
 TARGET = (

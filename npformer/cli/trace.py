@@ -14,9 +14,9 @@ from npformer.errors import ConfigError
 from npformer.io.output_files import OWN_JSON, OWN_PAGE, expect_place, write_file
 from npformer.io.printable import visible
 from npformer.io.terminal import folded, width_of
-from npformer.pages import trace_page
-from npformer.pages.bugs import BugTrace, bug_traces
-from npformer.tracing.trace import LIMIT, Trace, trace
+from npformer.see.page import trace_page
+from npformer.see.page.bugs import BugTrace, bug_traces
+from npformer.see.record.trace import LIMIT, Trace, trace
 
 SUMMARY = "Record every number of a forward and a backward."
 EXAMPLES = """examples:

@@ -22,13 +22,13 @@ from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, O
 from npformer.io.percent import finite
 from npformer.io.printable import shell_words, visible
 from npformer.io.terminal import folded
-from npformer.plotting import draw_attention, draw_curves
 from npformer.run import metrics
 from npformer.run.option_types import kinds_of
 from npformer.run.options import SECTIONS
 from npformer.run.sinks import SINKS
 from npformer.run.tasks import TASKS
 from npformer.run.trained import Trained, load_latest
+from npformer.see.plot import draw_attention, draw_curves
 from npformer.training import Evaluation, Trainer
 from npformer.training.answers import Sampling, answer
 from npformer.training.assemble import Assembled

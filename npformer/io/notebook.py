@@ -6,7 +6,7 @@ from importlib import import_module
 
 
 class Displayed:
-    """Base of what shows itself: its repr is its text, and ``npformer.pages.notebook`` has its HTML.
+    """Base of what shows itself: its repr is its text, and ``npformer.see.page.notebook`` has its HTML.
 
     For a class with a ``__str__`` of its own; a dataclass needs ``repr=False``.
     """
@@ -16,4 +16,4 @@ class Displayed:
 
     def _repr_html_(self) -> str:
         """Asked for by Jupyter. The pages are imported by name: they stand above all that they show."""
-        return str(import_module("npformer.pages.notebook").html_of(self))
+        return str(import_module("npformer.see.page.notebook").html_of(self))

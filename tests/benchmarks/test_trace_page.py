@@ -2,9 +2,9 @@
 
 import pytest
 
-from npformer.pages import write_trace_page
-from npformer.tracing.showcase import showcase
-from tests.pages import trace_page
+from npformer.see.page import write_trace_page
+from npformer.see.record.showcase import showcase
+from tests.see.page import trace_page
 
 
 @pytest.mark.browser

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from npformer.explain import again
-from npformer.explain.again import ready
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
+from npformer.see.explain import again
+from npformer.see.explain.again import ready
 
 AT = "generator.bias[3]"
 

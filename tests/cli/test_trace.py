@@ -10,7 +10,7 @@ import npformer as npf
 from npformer.cli import trace as command
 from npformer.run import RunDirectory
 from npformer.run.trained import read_trained
-from npformer.tracing.trace import Trace
+from npformer.see.record.trace import Trace
 from tests.training.runs import failing
 
 

@@ -7,7 +7,7 @@ import pytest
 import npformer as npf
 from docs.site.places import ROOT, page_of
 from docs.site.traces import LINKS
-from npformer.pages import write_trace_page
+from npformer.see.page import write_trace_page
 from tests.chromium import NARROW, READY, WIDE
 
 pytestmark = pytest.mark.browser

@@ -16,7 +16,7 @@ from docs.site.here.rewrite import rewritten
 from npformer.lab.grader import EXERCISES, find
 from npformer.lab.grader.exercises import cases_of
 from npformer.lab.grader.templates import pair_source
-from npformer.pages.document import Pack
+from npformer.see.page.document import Pack
 from tests.lab import learner
 
 BODY = "x, weight = cache; D = dy.reshape(-1, dy.shape[-1]); X = x.reshape(-1, x.shape[-1])\n    "

@@ -21,13 +21,13 @@ from npformer.errors import CheckpointError, ConfigError, DataError, NpformerErr
 from npformer.io.atomic_files import seal, unseal
 from npformer.layers import Embedding
 from npformer.models import Decoder, DecoderConfig, build_model
-from npformer.plotting.series import series
 from npformer.run import RunDirectory, metrics, model_file
 from npformer.run.checkpoint import best_checkpoint, load_checkpoint, save_checkpoint
 from npformer.run.config_file import read_toml, write_toml
 from npformer.run.model_arrays import model_arrays
 from npformer.run.options import SECTIONS, complete
 from npformer.run.trained import load_latest, read_trained
+from npformer.see.plot.series import series
 from npformer.training import Trainer
 from npformer.training.assemble import assemble, write_run
 from npformer.training.progress import Progress

@@ -22,8 +22,8 @@ from npformer.lab.grader import EXERCISES, Exercise
 from npformer.lab.grader.exercises import HINTS, cases_of
 from npformer.lab.grader.parts import TEXTS, imports
 from npformer.lab.grader.templates import template
-from npformer.pages.document import Pack
-from npformer.plotting.svg import escaped
+from npformer.see.page.document import Pack
+from npformer.see.plot.svg import escaped
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[2] / "npformer"

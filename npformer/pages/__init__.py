@@ -1,5 +1,0 @@
-"""Pages that open from disk in a browser, with the network off: each is one HTML file with everything in it."""
-
-from npformer.pages.trace_writer import trace_page, write_trace_page
-
-__all__ = ["trace_page", "write_trace_page"]

@@ -1,0 +1,194 @@
+"""The products that add up to one entry of an array, read from the line of code that computes it.
+
+    dweight = xp.matmul(xp.matrix_transpose(as_rows(x)), dy_rows)
+    dweight[3,5]  =  Σ  x[b,t,3]·dy[b,t,5]
+
+Sums and products are taken apart; any other expression is one factor. Of a function of a sum, such as 1/√(sum), the sum
+is taken apart. What a name, a move or a call stands for is found by ``origins``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.see.explain.origins import choice, depends, settled, shown_as, upstream_part
+from npformer.see.explain.spots import OF_ONE, CannotExpand, Index, Mixed, Spot, called, function_of, within
+
+NOTHING = {"zeros_like", "zeros"}
+#: What stands for the sum in the code around it.
+SUM = "sum"
+
+
+class Factor(NamedTuple):
+    """One factor of a product; spot: where it is from, if it is a part of the upstream gradient, else None."""
+
+    text: str
+    value: Any
+    spot: Spot | None
+    at: Index = ()
+    shape: Index = ()  # of its array
+    label: str = ""  # its text without the index
+    array: Any = None  # the array of which it is an entry
+    is_below: bool = False  # it divides
+
+
+class Term(NamedTuple):
+    """One product."""
+
+    sign: float
+    factors: tuple[Factor, ...]
+
+    @property
+    def value(self) -> Any:
+        return self.sign * prod(factor.value for factor in self.factors)
+
+    @property
+    def gradient(self) -> Factor | None:
+        """The factor that depends on the upstream gradient: the only one, since a backward is linear in it."""
+        return next((factor for factor in self.factors if factor.spot is not None), None)
+
+    @property
+    def text(self) -> str:
+        return ("−" if self.sign < 0 else "") + "·".join(factor.text for factor in self.factors)
+
+
+class Line(NamedTuple):
+    """The line of code that computes a number."""
+
+    file: str
+    number: int
+    code: str
+
+
+class Expansion(NamedTuple):
+    """The line that computes an entry, and the products that add up to it.
+
+    outside: the entry is one of the pair's upstream gradients, of this number; None: it is computed inside.
+    around: the code in which the sum stands, as "1 / sqrt(sum)", if the entry is a function of it; total: the sum.
+    """
+
+    line: Line
+    terms: tuple[Term, ...]
+    spot: Spot
+    outside: int | None = None
+    around: str = ""
+    total: Any = None
+
+
+def expand(spot: Spot) -> Expansion:
+    """The line that computes a number, and its products. Raises CannotExpand."""
+    try:
+        spot = settled(spot)
+        step = spot.frame.steps[spot.step]
+        code = "" if step.node is None else ast.unparse(step.node).partition("\n")[0]
+        line = Line(spot.frame.function.path.removeprefix("npformer/"), step.line, code)
+        outside = upstream_part(spot)
+        around, inner = ("", spot) if outside is not None else _inside(spot)
+        terms = (Term(1.0, (_factor(spot),)),) if outside is not None else tuple(_terms(inner))
+        value = inner.value()
+    except (CannotExpand, Mixed):
+        raise
+    except Exception as error:  # an expression of another form than those that are taken apart
+        raise CannotExpand(f"{spot.text}: {error}") from error
+    largest = np.max([np.abs(value), *(np.broadcast_to(np.abs(term.value), np.shape(value)) for term in terms)], axis=0)
+    added = np.asarray(sum(term.value for term in terms))
+    with np.errstate(invalid="ignore"):  # −∞, of what a mask hides
+        is_right = (added == value) | (np.abs(added - value) <= 1e-12 * largest)
+    if not np.all(is_right):
+        raise CannotExpand(f"{line.code}: its products do not add up to {value}")
+    return Expansion(line, terms, spot, outside, around, value)
+
+
+def _inside(spot: Spot) -> tuple[str, Spot]:
+    """The code around the sum that an expression is a function of, and the sum; ("", the expression) if it is none."""
+    match spot.node:
+        case ast.Call(args=[node]) if function_of(spot) in OF_ONE:
+            around = f"{function_of(spot)}({SUM})"
+        case ast.BinOp(left=ast.Constant(), op=ast.Div(), right=node):
+            around = f"{ast.unparse(spot.node.left)} / {SUM}"
+        case ast.BinOp(left=node, op=ast.Pow(), right=ast.Constant() as power):
+            around = f"{SUM} ** {power.value!r}"
+        case _:
+            return "", spot
+    deeper, inner = _inside(spot.operand(node, spot.index))
+    return (around.replace(SUM, deeper) if deeper else around), inner
+
+
+def _terms(spot: Spot) -> Iterator[Term]:
+    """The products of an expression that is no name, move or call of a kept function."""
+    node, index, name = spot.node, spot.index, function_of(spot)
+    match node:
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+            yield from _operand(spot, left, index)
+            sign = 1.0 if isinstance(op, ast.Add) else -1.0
+            yield from (Term(sign * term.sign, term.factors) for term in _operand(spot, right, index))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            yield from (Term(-term.sign, term.factors) for term in _operand(spot, operand, index))
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            for a, b in product(_operand(spot, left, index), _operand(spot, right, index)):
+                yield Term(a.sign * b.sign, a.factors + b.factors)
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            below = spot.operand(right, index)
+            divisor = _factor(choice(below) or below)
+            inverse = divisor._replace(text=f"1/{divisor.text}", value=1 / divisor.value, spot=None, is_below=True)
+            yield from (Term(term.sign, (*term.factors, inverse)) for term in _operand(spot, left, index))
+        case ast.Call(args=[a, b]) if name == "matmul":
+            yield from _product_terms(spot, a, b)
+        case ast.Call() if name in ("sum", "mean"):
+            yield from _sum_terms(spot, node, name == "mean")
+        case ast.Call() if name in NOTHING:
+            return
+        case _:
+            yield Term(1.0, (_factor(spot),))
+
+
+def _product_terms(spot: Spot, left: ast.expr, right: ast.expr) -> Iterator[Term]:
+    """Of a matrix product: over the axis that both share."""
+    a, b = (np.shape(spot.value_of(each)) for each in (left, right))
+    *batch, row, column = spot.index
+    for k in range(a[-1]):
+        first = within(a, (*batch, row, k))
+        second = within(b, (*batch, k, column))
+        yield Term(1.0, (_factor(spot.of(left, first)), _factor(spot.of(right, second))))
+
+
+def _sum_terms(spot: Spot, node: ast.Call, is_mean: bool) -> Iterator[Term]:
+    """Of a sum or a mean over some axes."""
+    shape, named = np.shape(spot.value_of(node.args[0])), spot.keywords(node)
+    axis = named.get("axis")
+    axes = range(len(shape)) if axis is None else [axis] if isinstance(axis, int) else axis
+    summed = sorted(each % len(shape) for each in axes)
+    fixed = list(spot.index)
+    if named.get("keepdims"):
+        fixed = [i for place, i in enumerate(fixed) if place not in summed]
+    share = prod(shape[each] for each in summed)
+    for run in product(*(range(shape[each]) for each in summed)):
+        at, rest = dict(zip(summed, run, strict=True)), iter(fixed)
+        index = tuple(at[place] if place in at else next(rest) for place in range(len(shape)))
+        for term in _operand(spot, node.args[0], index):
+            extra = (Factor(f"1/{share}", 1 / share, None),) if is_mean else ()
+            yield Term(term.sign, term.factors + extra)
+
+
+def _operand(spot: Spot, node: ast.expr, index: Index) -> list[Term]:
+    """The products of an operand: taken apart if the upstream gradient is in it, else one factor."""
+    there = spot.operand(node, index)
+    apart = isinstance(node, ast.BinOp | ast.UnaryOp) or (isinstance(node, ast.Call) and called(there) is None)
+    if apart and depends(there):
+        chosen = choice(there)
+        return list(_terms(there)) if chosen is None else _operand(chosen, chosen.node, chosen.index)
+    return [Term(1.0, (_factor(there),))]
+
+
+def _factor(spot: Spot) -> Factor:
+    """One factor, under the name of the array whose numbers are moved here."""
+    shown = shown_as(spot)
+    shape = np.shape(shown.array())
+    from_dy = shown if depends(shown) else None
+    return Factor(shown.text, shown.value(), from_dy, shown.index, shape, shown.label, shown.array())

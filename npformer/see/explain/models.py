@@ -1,0 +1,130 @@
+"""Small models to trace and explain: a Transformer with each of its options, an encoder for each head, a decoder.
+
+The catalogue's layers and models can be asked for, too, by a part of their name that only one of them has.
+"""
+
+from __future__ import annotations
+
+import os
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import get_backend
+from npformer.check.cases.case import KEY, Case, shaken
+from npformer.check.cases.catalogue import catalogue
+from npformer.errors import ConfigError
+from npformer.functional import OPERATIONS
+from npformer.layers import Layer
+from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
+from npformer.models.config import ModelConfig
+from npformer.see.explain.session import Setting
+from npformer.see.record.showcase import PIECES, WORDS, ids_of, showcase_model
+from npformer.typing import HostArray
+
+#: The showcase with other options.
+TRANSFORMERS: dict[str, dict[str, Any]] = {
+    "transformer": {},
+    "transformer-pre": {"norm_order": "pre"},
+    "transformer-tied": {"tie_embeddings": True},
+    "transformer-gelu": {"activation": "gelu", "norm_order": "pre"},
+    "transformer-deep": {"num_encoder_layers": 2, "num_decoder_layers": 2, "norm_order": "pre"},
+    "transformer-dropout": {"dropout": 0.3},
+    "learned-positions": {"positions": "learned"},
+    "no-positions": {"positions": "none"},
+    "rotary-positions": {"positions": "rotary"},
+    "relative-positions": {"positions": "relative"},
+    "local": {"attention": "local", "window": 2},
+    "linear-attention": {"attention": "linear", "norm_order": "pre"},
+    "batch-norm": {"norm": "batch"},
+    "final-norm": {"final_norm": True},
+}
+_SIZE = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_layers": 2, "max_seq_len": 6, "dropout": 0.0}
+_ONE: dict[str, tuple[type[ModelConfig], dict[str, Any]]] = {
+    "encoder": (EncoderConfig, {"head": "masked"}),
+    "encoder-tied": (EncoderConfig, {"head": "masked", "tie_embeddings": True, "norm_order": "pre"}),
+    "classifier": (EncoderConfig, {"head": "sequence", "num_classes": 3}),
+    "tagger": (EncoderConfig, {"head": "tokens", "num_classes": 4, "norm_order": "pre", "activation": "gelu"}),
+    "decoder": (DecoderConfig, {}),
+    "decoder-rotary": (DecoderConfig, {"positions": "rotary", "norm_order": "pre"}),
+    "decoder-tied": (DecoderConfig, {"tie_embeddings": True, "norm_order": "pre", "activation": "gelu"}),
+    "decoder-strided": (DecoderConfig, {"attention": "local", "stride": 2}),
+}
+
+NAMES = (*TRANSFORMERS, *_ONE)
+
+
+def model_setting(name: str) -> Setting:
+    """The small model, layer or case of the catalogue with this name. Raises ConfigError, with the nearest names."""
+    name = name.lower() if name.lower() in NAMES else name
+    if name in TRANSFORMERS:
+        model, inputs, targets, tokens = showcase_model(**TRANSFORMERS[name])
+        options = {"key": KEY} if model.config.dropout else {}
+        return Setting(name, model, inputs, options, targets, labels=tokens, pieces=PIECES)
+    if name in _ONE:
+        return _one_sequence(name, *_ONE[name])
+    cases = [case for case in catalogue(name) if case.group != "op"]
+    exact = [case for case in cases if case.name.lower() == name.lower()]
+    if len(exact or cases) == 1:
+        return case_setting((exact or cases)[0])
+    if cases:
+        some = "; ".join(case.name for case in cases[:4]) + ("; …" if len(cases) > 4 else "")
+        raise ConfigError(
+            "TARGET: expected a part of the name of one check of npformer gradcheck alone, "
+            f"got {name!r}, which {len(cases)} have: {some}"
+        )
+    near = get_close_matches(name, (*NAMES, *OPERATIONS), 3, 0.6)
+    hint = f"did you mean {' or '.join(near)}? " if near else "there is no such folder; " if os.sep in name else ""
+    raise ConfigError(
+        f"TARGET: expected an operation, the folder of a run, a small model or FILE.py[:NAME], got {name!r}; {hint}"
+        "npformer explain --list names operations and small models"
+    )
+
+
+def case_setting(case: Case) -> Setting:
+    """A layer or a model of the catalogue; the loss of a layer is Σ r·y."""
+    target = case.build(get_backend("numpy", dtype="float64", kernels="plain"))
+    config = getattr(target, "config", None)
+    if not isinstance(config, ModelConfig):
+        return Setting(case.name, target, case.inputs, case.options)
+    targets = some_targets(config, case.inputs[-1])
+    letters = ("[PAD]", "[BOS]", "[EOS]", *(chr(ord("a") + i) for i in range(config.batch[0].below - 3)))
+    labels = _labels(config, case.inputs, targets, letters)
+    return Setting(case.name, target, case.inputs, case.options, targets, labels=labels, pieces=letters)
+
+
+def some_targets(config: ModelConfig, tokens: HostArray) -> HostArray:
+    """Targets that suit a model's last input: the next token, the token itself, or a class; 0 does not count."""
+    last = config.batch[-1]
+    if last.shape == "B":
+        return np.asarray(1 + np.arange(len(tokens)) % (last.below - 1))
+    if isinstance(config, EncoderConfig):
+        hidden = (np.arange(tokens.shape[1]) % 2 == 0) | (config.head == "tokens")
+        return np.where((tokens != config.pad_id) & hidden, 1 + (tokens - 1) % (last.below - 1), 0)
+    following = np.concatenate([tokens[:, 1:], np.zeros_like(tokens[:, :1])], axis=1)
+    ends = (tokens != config.pad_id) & (following == config.pad_id)
+    return np.where(ends & (tokens != 2), 2, following)
+
+
+def _one_sequence(name: str, kind: type[ModelConfig], changes: dict[str, Any]) -> Setting:
+    config: Any = kind(vocab_size=len(PIECES), **(_SIZE | changes))  # type: ignore[call-arg]
+    make: Any = Decoder if isinstance(config, DecoderConfig) else Encoder
+    model: Layer = shaken(make(config, backend=get_backend("numpy", dtype="float64", kernels="plain")))
+    tokens = ids_of([["[BOS]", *word] for word in WORDS])
+    targets = some_targets(config, tokens)
+    return Setting(
+        name, model, (tokens,), {}, targets, labels=_labels(config, (tokens,), targets, PIECES), pieces=PIECES
+    )
+
+
+def _labels(
+    config: ModelConfig, inputs: tuple[HostArray, ...], targets: HostArray, pieces: tuple[str, ...]
+) -> dict[str, Any]:
+    """The text of each token, and of each target; classes have numbers."""
+    tokens = dict(zip(("source", "target_in"), inputs, strict=False))
+    of_classes = config.batch[-1].below != config.batch[0].below
+    named = (lambda i: f"class {i}") if of_classes else (lambda i: pieces[i])
+    rows = {name: [[pieces[i] for i in row] for row in x.tolist()] for name, x in tokens.items()}
+    listed = targets.tolist()
+    return rows | {"target_out": [list(map(named, row if isinstance(row, list) else [row])) for row in listed]}

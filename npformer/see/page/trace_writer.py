@@ -1,0 +1,278 @@
+"""The page of a trace: every number of a forward and a backward pass, step by step, in one file.
+
+Left the calls as a tree and as a graph, in the middle the arrays with their numbers, right the formula and the source
+with the line that runs, below the timeline. Each entry of a gradient shows the terms that add up to it, and what both
+witnesses say. Bugs of the museum can be switched on (``pages/bugs.py``).
+
+Terms are the products of the line of code that made a number, as ``npformer explain`` reads them (``explain/sums.py``).
+Witnesses come from the pair's forward alone (``check/oracles.py``): L = Σ dy·y is moved by each entry, once by an
+imaginary step and once up and down.
+
+The number at which a page opens is a place of ``npformer explain``, as an entry of the trace's arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.check.fitness import fitness
+from npformer.check.inputs import as_tuple
+from npformer.check.oracles import Oracle, unit
+from npformer.check.subject import Subject
+from npformer.errors import NpformerError, OutputError
+from npformer.functional.derivation import for_page
+from npformer.io.atomic_files import describe, write_atomically
+from npformer.see.explain.graph import index_in
+from npformer.see.explain.place import Place
+from npformer.see.page.bugs import BugTrace
+from npformer.see.page.document import Pack, bundle, html_page, web_file
+from npformer.see.page.flows import Flows
+from npformer.see.page.sums import MOST_TERMS, Opening, packed_sums
+from npformer.see.page.tour import tour
+from npformer.see.record import Trace
+from npformer.see.record.listening import Call
+from npformer.see.record.recording import Seen
+from npformer.see.record.schema import CallOf, Named
+from npformer.typing import HostArray
+
+
+def write_trace_page(
+    trace: Trace, path: Path | str, *, bugs: Sequence[BugTrace] = (), opens: Opening | None = None
+) -> None:
+    """Write the page of a trace to path, whole or not at all; bugs are those that the page can switch on.
+
+    opens: the number at which the page opens (``opening``); None: at the first step.
+
+    Terms and witnesses need a trace that was recorded in this process; one that was read from JSON is shown
+    without them. Raises OutputError if path cannot be written.
+    """
+    page = trace_page(trace, bugs=bugs, opens=opens)
+    try:
+        write_atomically(Path(path), page.encode("utf-8"))
+    except OSError as error:
+        raise OutputError(f"{path}: expected a path that can be written, got: {describe(error)}") from error
+
+
+def trace_page(
+    trace: Trace,
+    *,
+    bugs: Sequence[BugTrace] = (),
+    opens: Opening | None = None,
+    links: Mapping[str, str] | None = None,
+) -> str:
+    """The page of a trace as text; see write_trace_page.
+
+    links: of a page within others, the address of the page about a source file, by its path; "": of where to start.
+    """
+    pack = Pack(_most_numbers(trace))
+    for name, array in trace.arrays.items():
+        pack.add(array, name)
+    stops = tour(trace)
+    asked = [each for each in (opens, *((stops["loss"], stops["weight"]) if stops else ())) if each is not None]
+    for each in asked:
+        _keep_rows(trace, pack, each)
+    sources = [each.document["sources"] for each in (trace, *(bug.wrong for bug in bugs))]
+    data: dict[str, Any] = {
+        "trace": trace.document,
+        "derivations": {key: for_page(source["doc"]) for each in sources for key, source in each.items()},
+        "evidence": _evidence(trace, pack, asked),
+        "flows": _flows(trace, pack, asked),
+        "sums": packed_sums(trace, pack, asked),
+        "bugs": [bug.to_dict(pack) for bug in bugs],
+        "opens": opens,
+        "tour": stops,
+        "links": dict(links or {}),
+    }
+    data |= {"places": pack.places, "left_out": pack.left_out}
+    blocks = {"data": data, "numbers": pack.text()}
+    title = str(trace.document["title"])
+    return html_page(
+        title, style=web_file("trace.css"), script=bundle("main"), data=blocks, body=web_file("trace.html")
+    )
+
+
+#: Of an array with more numbers the page has statistics, and the rows of the numbers that are asked for.
+MOST_NUMBERS = 8_192
+#: So many numbers have all these arrays together: about 6 MB of a page.
+ALL_NUMBERS = 650_000
+
+
+def _most_numbers(trace: Trace) -> int:
+    """The size up to which arrays are on the page: MOST_NUMBERS, or less if there are many."""
+    sizes = np.sort([array.size for array in trace.arrays.values()])
+    ends = np.searchsorted(sizes, sizes, "right")  # of each size, where the next begins
+    are_fitting = np.cumsum(sizes)[ends - 1] <= ALL_NUMBERS
+    return MOST_NUMBERS if np.all(are_fitting) else int(min(MOST_NUMBERS, sizes[are_fitting].max(initial=0)))
+
+
+class Shown(NamedTuple):
+    """What both witnesses say of one gradient, or of the one entry of it that was asked for."""
+
+    by_complex: HostArray | None  # None: the forward cannot be asked with complex numbers
+    by_central: HostArray | None  # None: it cannot be asked at all
+    only: int | None = None  # the entry that was asked
+
+
+def evidence_of(
+    call: Call, seen: Seen, names: Mapping[str, str], only: tuple[str, int] | None = None
+) -> dict[str, Shown]:
+    """Gradient's name -> what its witnesses say, for a recorded call of an operation whose backward ran.
+
+    seen: the call's arrays. names: of the gradients shown, with the input that each belongs to. only: the gradient and
+    the flat index of the entry that is asked where there are too many to ask them all.
+    """
+    if not isinstance(call.target, tuple) or seen.upstream is None:
+        return {}
+    upstream = tuple(np.asarray(part, dtype=np.float64) for part in as_tuple(seen.upstream))
+    checked = Subject(call.target, seen.inputs, call.options, None)
+    sizes = {name: checked.tensors[of].size for name, of in names.items() if of in checked.tensors}
+    is_large = sum(sizes.values()) * sum(part.size for part in upstream) > MOST_TERMS
+    if is_large and only is None:
+        return {}
+    oracle = Oracle(checked, [upstream], fitness(checked, [upstream], 0).is_fit)
+    shown = {}
+    for name in sizes if only is None or not is_large else {only[0]} & sizes.keys():
+        shown[name] = _asked(oracle, names[name], None if only is None or not is_large else only[1])
+    return shown
+
+
+def _asked(oracle: Oracle, of: str, flat: int | None) -> Shown:
+    """Both witnesses of one input's gradient, or of one entry of it; None if the forward fails where they ask."""
+    try:
+        if flat is not None:
+            shape = oracle.subject.tensors[of].shape
+            return Shown(*oracle.along(of, unit(shape, np.unravel_index(flat, shape)))[:2], flat)
+        asked = oracle.every_element(of)
+    except (NpformerError, ArithmeticError, ValueError, TypeError):
+        return Shown(None, None)
+    return Shown(None if asked.by_complex is None else asked.by_complex[0], asked.by_central[0])
+
+
+def _evidence(trace: Trace, pack: Pack, asked: Sequence[Opening]) -> dict[str, Any]:
+    """Call -> gradient -> the places of its witnesses."""
+    by_number: dict[str, Any] = {}
+    if trace.recording is None:
+        return by_number
+    for call in trace.document["calls"]:
+        number = call["id"]
+        only = next(((each["name"], each["flat"]) for each in asked if each["call"] == number), None)
+        names = {
+            each["name"]: each["of"]
+            for each in call["gradients"]
+            if each["value"] not in pack.left_out or (only is not None and only[0] == each["name"])
+        }
+        shown = evidence_of(trace.recording.calls[number], trace.recording.seen[number], names, only)
+        by_number[str(number)] = {
+            name: {
+                "complex": None if each.by_complex is None else pack.add(each.by_complex, whole=True),
+                "central": None if each.by_central is None else pack.add(each.by_central, whole=True),
+                "only": each.only,
+            }
+            for name, each in shown.items()
+        }
+    return by_number
+
+
+def _flows(trace: Trace, pack: Pack, asked: Sequence[Opening]) -> dict[str, Any]:
+    """The edges of the graph, and the uses of each upstream gradient and of each gradient that a layer returns.
+
+    Uses whose numbers are left out have no place here, but for the numbers that are asked for.
+    """
+    flows = Flows(trace.document["calls"], trace.arrays)
+    flats = {(each["call"], each["what"], each["name"]): each["flat"] for each in asked}
+    fan_in: dict[str, dict[str, Any]] = {}
+    for place, uses in flows.fan_in.items():
+        arrays = [(_named(trace, user, "gradients", gradient), where) for user, gradient, where in uses]
+        if place in flats:
+            for array, where in arrays:
+                _keep(trace, pack, array, np.flatnonzero(where == flats[place]))
+        elif any(array in pack.left_out for array in (_named(trace, *place), *(name for name, _ in arrays))):
+            continue
+        call, what, name = place
+        fan_in.setdefault(str(call), {})[f"{what}.{name}"] = [
+            {"call": user, "gradient": gradient, "map": pack.add(where, whole=True)} for user, gradient, where in uses
+        ]
+    return {"edges": flows.edges, "fan_in": fan_in}
+
+
+def _named(trace: Trace, call: int, what: str, name: str) -> str:
+    """The array of a call that has this name there; of "parameter", that gradient."""
+    told: Any = trace.document["calls"][call].get(what, ())
+    if what == "parameter":
+        return next(each["gradient"] for each in trace.document["parameters"] if each["name"] == name)
+    return str(next(entry["value"] for entry in told if entry["name"] == name))
+
+
+def _keep(trace: Trace, pack: Pack, name: str, flats: Iterable[int]) -> None:
+    """Keep the rows of these numbers, if their array is left out."""
+    for flat in flats if name in pack.left_out else ():
+        pack.keep(name, trace.arrays[name], int(flat))
+
+
+def _keep_rows(trace: Trace, pack: Pack, asked: Opening) -> None:
+    """Keep the row of a number that is asked for; of a parameter's, those of all that was added, too."""
+    names = {_named(trace, asked["call"], asked["what"], asked["name"])}
+    if asked["what"] == "parameter":
+        added = (each for call in trace.document["calls"] for each in call["added"])
+        names |= {str(each["array"]) for each in added if each["parameter"] == asked["name"]}
+    for name in names:
+        _keep(trace, pack, name, (asked["flat"],))
+
+
+def opening(trace: Trace, place: Place) -> Opening | None:
+    """The entry that shows a place's gradient; None if no array of the trace does.
+
+    A parameter with one use is shown where that operation's backward makes its gradient. One with several uses is
+    shown with the whole trace's parameters, as the sum over them.
+    """
+    calls = trace.document["calls"]
+    if place.kind == "parameter":
+        return _parameter(trace, place)
+    call = calls[0 if place.call is None else place.call.number]
+    if place.kind == "output":
+        came = call["upstream"] if call["backward"] else call["outputs"]
+        return _entry(trace, call, "upstream" if call["backward"] else "outputs", came[place.part]["name"], place.index)
+    of = place.name if place.call is None else call["inputs"][place.part]["name"]
+    return _gradient(trace, call, of, place.index)
+
+
+def _parameter(trace: Trace, place: Place) -> Opening:
+    """Where an operation's backward makes it, or among the parameters."""
+    uses = [
+        (call, of, part)
+        for call in trace.document["calls"]
+        if call["kind"] == "operation"
+        for of, parts in call["params"].items()
+        for part in parts
+        if part["parameter"] == place.name
+    ]
+    if len(uses) == 1:
+        ((call, of, part),) = uses
+        opens = _gradient(trace, call, of, index_in(place.index, part["columns"], part["transposed"]))
+        if opens is not None:
+            return opens
+    gradient = next(each["gradient"] for each in trace.document["parameters"] if each["name"] == place.name)
+    flat = _flat(place.index, trace.arrays[gradient].shape)
+    return {"call": 0, "what": "parameter", "name": place.name, "flat": flat}
+
+
+def _gradient(trace: Trace, call: CallOf, of: str, index: tuple[int, ...]) -> Opening | None:
+    name = next((entry["name"] for entry in call["gradients"] if entry.get("of") == of), None)
+    return None if name is None else _entry(trace, call, "gradients", name, index)
+
+
+def _entry(trace: Trace, call: CallOf, what: str, name: str, index: tuple[int, ...]) -> Opening | None:
+    lists: dict[str, list[Named]] = {key: call[key] for key in ("outputs", "upstream", "gradients")}
+    value = next(entry["value"] for entry in lists[what] if entry["name"] == name)
+    array = trace.arrays.get(value) if isinstance(value, str) else None
+    if array is None or array.ndim != len(index) or any(i >= n for i, n in zip(index, array.shape, strict=True)):
+        return None
+    return {"call": call["id"], "what": what, "name": name, "flat": _flat(index, array.shape)}
+
+
+def _flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    return int(np.ravel_multi_index(index, shape)) if index else 0

@@ -1,0 +1,261 @@
+"""Charts: lines over an axis, with their names and last values below.
+
+    Chart("time of one pass", "tokens", "ms", [Curve("full", lengths, times), …], log_x=True, log_y=True)
+
+A chart is drawn for a width of 360, the width of a narrow screen. A value that is not finite leaves a gap; one that was
+lost, as in a run that diverged, has a cross on the axis and a sentence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from npformer.errors import DataError
+from npformer.io.percent import percent
+from npformer.see.plot.colours import LINES
+from npformer.see.plot.labels import one_line
+from npformer.see.plot.series import Series, of_values, running_mean
+from npformer.see.plot.svg import (
+    LETTER,
+    Axis,
+    Drawing,
+    Point,
+    Section,
+    check_place,
+    dots,
+    escaped,
+    lines,
+    number,
+    path,
+    text,
+    write_sheet,
+)
+
+WIDTH = 360
+_LEFT, _RIGHT, _PLOT, _ROW = 48, 12, 170, 15  # pixels
+_TITLE = 48  # letters
+#: Values below this share of the largest are drawn at it on a logarithmic axis; a range that asks for such an axis.
+_LOWEST, _LOG_RANGE = 1e-30, 20.0
+_SMOOTH_FROM, _SMOOTH_PARTS = 60, 40  # values; fewer than 60 need no smoothing
+_FEW, _DOTTED = 20, 40  # values with a dot each; more would overlap
+_NAMED_TICKS = 8  # the most measured points labelled under a logarithmic axis
+
+
+class Curve(NamedTuple):
+    """One item measured at several points; NaN where there is no value."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    dashed: bool = False
+    colour: int | None = None  # index into the palette; None: the next one
+    dots: bool = False  # though there are many points
+    faint: bool = False  # drawn beneath, without a last value
+    smooth: bool = False  # many values are drawn pale, and their running mean over them
+    logged: bool = False  # a value that is not finite was lost, and is told
+
+
+def short(value: float) -> str:
+    """A number in three digits; thousands in full."""
+    if not math.isfinite(value):
+        return "not finite"
+    shown = f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
+    return shown.replace("e-0", "e-").replace("e+0", "e")
+
+
+def in_percent(share: float) -> str:
+    """A share in percent, without a last 0."""
+    return percent(share).replace(".0 %", " %") if math.isfinite(share) else "not finite"
+
+
+class Chart(NamedTuple):
+    """One chart, with its own axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: Sequence[Curve]
+    log_x: bool = False
+    log_y: bool | None = False  # None: if the range asks for it
+    write: Callable[[float], str] = short
+    top: float = -math.inf  # the least value that the axis reaches
+    marks: Sequence[tuple[float, str]] = ()  # a place, and what happens there
+    level: float | None = None  # a dotted line, if it is within the axes
+
+
+class _Line(NamedTuple):
+    """A curve as it is drawn."""
+
+    curve: Curve
+    colour: str
+    data: Series
+
+
+def draw_charts(charts: Sequence[Chart], path: Path, title: str, notes: Sequence[str] = ()) -> None:
+    """Write an SVG of the charts, two beside each other; notes are sentences under the title.
+
+    An existing picture at path is replaced. Raises DataError if there is nothing to draw, OutputError
+    if path cannot be written.
+    """
+    check_place(path)
+    if not charts or not all(chart.curves for chart in charts):
+        raise DataError("charts: expected at least one, each with a curve, got an empty one; nothing to draw")
+    drawn = [chart_drawing(chart) for chart in charts]
+    write_sheet(path, title, notes, [Section("", "", drawn[i : i + 2]) for i in range(0, len(drawn), 2)])
+
+
+def chart_drawing(chart: Chart) -> Drawing:
+    """A chart of at least one curve."""
+    drawn = [
+        _Line(curve, f"c{(i if curve.colour is None else curve.colour) % LINES}", of_values(curve.x, curve.y))
+        for i, curve in enumerate(chart.curves)
+    ]
+    values = np.concatenate([line.data.values[np.isfinite(line.data.values)] for line in drawn])
+    log = bool(values.size and values.min() > 0 and values.max() > _LOG_RANGE * values.min())
+    log = log if chart.log_y is None else chart.log_y
+    y_label = ", ".join(filter(None, (chart.y_label, "log scale" * log)))
+    top = 26.0 + _ROW * bool(y_label)
+    bottom = top + _PLOT
+    y = Axis(*_ends(values, chart, log), bottom, top, log)
+    places = [float(x) for line in drawn for x in line.data.steps]
+    x = Axis(*_widened(min(places), max(places), chart.log_x), _LEFT, WIDTH - _RIGHT, chart.log_x)
+    parts = [text(0, 12, one_line(chart.title, _TITLE), "ink bold title")]
+    parts += [text(0, 12 + _ROW, y_label)] if y_label else []
+    for value in y.ticks() if values.size else ():
+        parts.append(path("frame rule", f"M{_LEFT} {number(y.at(value))}H{WIDTH - _RIGHT}"))
+        parts.append(text(_LEFT - 5, y.at(value) + 3.5, chart.write(value), anchor="end"))
+    parts += [path("frame", f"M{_LEFT} {number(bottom)}H{WIDTH - _RIGHT}"), *_steps(x, bottom + 16, places)]
+    for place, what in chart.marks:
+        near = x.at(place) > WIDTH / 2
+        parts.append(path("mark", f"M{number(x.at(place))} {number(top)}V{number(bottom)}"))
+        parts.append(text(x.at(place) - 4 if near else x.at(place) + 4, bottom - 6, what, anchor="end" * near))
+    if chart.level is not None and y.low < chart.level < y.high:
+        parts.append(path("mark warn", f"M{_LEFT} {number(y.at(chart.level))}H{WIDTH - _RIGHT}"))
+    for line in sorted(drawn, key=lambda line: not line.curve.faint):
+        parts += _drawn(line, x, y)
+    if chart.x_label:
+        bottom += _ROW
+        parts.append(text(WIDTH - _RIGHT, bottom + 16, chart.x_label, anchor="end"))
+    height, below = _below(chart, drawn, bottom + 16)
+    ends = "; ".join(
+        f"{line.curve.name}: {chart.write(_last(line))} at {chart.x_label or 'step'} {line.data.steps[-1]:,.10g}"
+        for line in drawn
+        if not _is_without_end(line)
+    )
+    return Drawing(WIDTH, height, "".join([*parts, *below]), f"{chart.title}. {ends}")
+
+
+def _widened(low: float, high: float, log: bool) -> tuple[float, float]:
+    """The ends of the horizontal axis: from 0 on, unless much would be left empty, as by a run that was continued."""
+    low = 0.0 if not log and (0 <= low <= high / 2 or low == high > 0) else low
+    return (low, high) if high > low else (low, low * 2 if log else low + 1)
+
+
+def _ends(values: npt.NDArray[np.float64], chart: Chart, log: bool) -> tuple[float, float]:
+    """The ends of the vertical axis."""
+    high = max([*values.tolist(), chart.top, -math.inf if values.size else 1.0])
+    if log:
+        positive = values[values > max(high * _LOWEST, 0.0)]
+        low = float(positive.min()) if positive.size else 1.0
+        high = max(high, low)
+        return (low / 1.15, high * 1.15) if high / low > 8 else (low / 2, high * 2)
+    low = min([0.0, *values.tolist()])
+    return low, high if high > low else low + 1.0
+
+
+def _steps(x: Axis, height: float, places: Sequence[float]) -> Iterator[str]:
+    """The numbers under the horizontal axis, none over the one before."""
+    measured = sorted(set(places))
+    free = 0.0
+    for value in measured if x.log and len(measured) <= _NAMED_TICKS else x.ticks():
+        label = f"{value:,.10g}"
+        half = len(label) * LETTER / 2
+        middle = min(x.at(value), WIDTH - half)
+        if middle - half >= free:
+            free = middle + half + LETTER
+            yield text(middle, height, label, anchor="middle")
+
+
+def _smoothing(line: _Line) -> int:
+    """The number of values that one point of the solid line stands for; odd."""
+    count = int(np.isfinite(line.data.values).sum())
+    return 2 * (count // _SMOOTH_PARTS // 2) + 3 if line.curve.smooth and count >= _SMOOTH_FROM else 1
+
+
+def _drawn(line: _Line, x: Axis, y: Axis) -> Iterator[str]:
+    """The path of one line, its dots, and a cross on the axis for each value that is not finite."""
+
+    def points(data: Series) -> list[Point]:
+        pairs = zip(data.steps.tolist(), data.values.tolist(), strict=True)
+        return [(x.at(place), y.at(value)) if math.isfinite(value) else None for place, value in pairs]
+
+    places, width = points(line.data), _smoothing(line)
+    if width > 1:
+        yield path(f"line pale {line.colour}", lines(places))
+        mean = running_mean(line.data, width)
+        kept = sorted({*range(0, mean.steps.size, width // 3), mean.steps.size - 1, *_beside_gaps(places)})
+        yield path(_kind(line), lines(points(Series(mean.steps[kept], mean.values[kept]))))
+    else:
+        yield path(_kind(line), lines(places))
+    few = _is_dotted(line)
+    alone = [p for i, p in enumerate(places) if few or not any((places[i - 1 : i] or [None]) + places[i + 1 : i + 2])]
+    yield path(f"line dots {line.colour}", dots(alone))
+    lost = (x.at(place) for place, point in zip(line.data.steps.tolist(), places, strict=True) if point is None)
+    apart = {round(at / 8): at for at in lost if line.curve.logged}  # more crosses would overlap
+    yield path("line warn", "".join(f"M{number(at - 3)} {number(y.start - 3)}l6 6m0-6l-6 6" for at in apart.values()))
+
+
+def _beside_gaps(points: Sequence[Point]) -> Iterator[int]:
+    """The gaps, and the points beside them."""
+    for i, point in enumerate(points):
+        if point is None:
+            yield from {max(i - 1, 0), i, min(i + 1, len(points) - 1)}
+
+
+def _is_dotted(line: _Line) -> bool:
+    return not line.curve.faint and len(line.curve.x) <= (_DOTTED if line.curve.dots else _FEW)
+
+
+def _kind(line: _Line) -> str:
+    return f"line {line.colour}{' dashed' * line.curve.dashed}{' faint' * line.curve.faint}"
+
+
+def _last(line: _Line) -> float:
+    return float(line.data.values[-1])
+
+
+def _is_without_end(line: _Line) -> bool:
+    return line.curve.faint or not (line.curve.logged or math.isfinite(_last(line)))
+
+
+def _below(chart: Chart, lines: Sequence[_Line], y: float) -> tuple[float, list[str]]:
+    """The names and last values of the lines, and sentences on what is not drawn; and where they end."""
+    parts, x, y = [], 0.0, y + _ROW + 3
+    for line in lines:
+        value = "" if _is_without_end(line) else chart.write(_last(line))
+        name = one_line(line.curve.name, max(8, int((WIDTH - 34) / LETTER) - len(value)))
+        wide = 44 + LETTER * (len(name) + len(value))
+        if x and x + wide > WIDTH + 16:
+            x, y = 0.0, y + _ROW
+        swatch = path(_kind(line), f"M{number(x)} {number(y - 4)}h22")
+        spot = path(f"line dots {line.colour}", dots([(x + 11, y - 4)])) if _is_dotted(line) else ""
+        bold = f' <tspan class="ink bold">{escaped(value)}</tspan>' if value else ""
+        parts.append(f"{swatch}{spot}{text(x + 27, y, name, more=bold)}")
+        x += wide
+    for line in lines:
+        lost = line.data.steps[~np.isfinite(line.data.values)]
+        if lost.size and line.curve.logged:
+            y += _ROW
+            count = f"{lost.size:,} of {line.data.steps.size:,} values not finite, first at {lost[0]:,.10g}"
+            parts.append(text(0, y, f"× {one_line(line.curve.name, 14)}: {count}", "warn"))
+    width = max(map(_smoothing, lines))
+    if width > 1:
+        y += _ROW
+        parts.append(text(0, y, f"pale: as logged; solid: the mean of {width:,} values"))
+    return y + 6, parts

@@ -1,0 +1,164 @@
+"""Finds the first wrong part of a model with a wrong gradient.
+
+The forward runs once, and every call of a layer or an operation is recorded with its inputs and its
+caller. Then the calls are checked from the outside in: if a call's gradient is right, everything inside
+it is right; if it is wrong, the calls inside it are checked in backward order (last call first).
+The path ends at an operation, or at a layer whose parts are all right, so that the layer combines them
+wrongly.
+
+Then backward runs once more, and the gradient that the layer passes to the backward of each part is recorded. The true
+gradient is the slope of L = Σ r·y along that part's output, by the complex step: the forward runs again with the output
+moved. Parts are examined in backward order, so the first part that gets a wrong gradient names the connection.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from npformer.check.check import gradcheck
+from npformer.check.inputs import as_tuple, like
+from npformer.check.oracles import COMPLEX_H
+from npformer.check.report import WRONG, Report
+from npformer.check.subject import Subject
+from npformer.errors import ConfigError
+from npformer.io.notebook import Displayed
+from npformer.layers import Layer
+from npformer.see.record.listening import Call, Moving, listening
+from npformer.typing import HostArray
+
+#: Relative to the sum of the sizes of its terms: a larger difference between slope and gradient is an error.
+TOLERANCE = 1e-9
+
+
+def check_of(call: Call, complex_step: bool, explain: bool = False) -> Report:
+    """The gradient check of a single call at its recorded inputs; quick, or in full."""
+    return gradcheck(
+        call.target,
+        *call.inputs,
+        name=call.name,
+        elementwise=None if explain else False,
+        explain=explain,
+        complex_step=complex_step,
+        allow_length_one=True,
+        **call.options,
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class Bisection(Displayed):
+    """The calls from the whole to the first wrong part, outermost first, with reports; empty if all are right."""
+
+    path: tuple[tuple[Call, Report], ...]
+    connection: str = ""  # for a layer whose parts are all right: the part that gets a wrong gradient from it
+
+    @property
+    def ok(self) -> bool:
+        """Whether every gradient is right."""
+        return not self.path
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self, columns: int = 80) -> list[str]:
+        """The way to the first wrong part, and its report, in so many columns, 60 or more; a longer name stands out."""
+        if self.ok:
+            return ["every gradient is right: there is nothing to look for"]
+        call, report = self.path[-1]
+        wrong = sum(row.verdict == WRONG for row in self.path[0][1].rows)
+        lines = _filled(f"one cause of {wrong} wrong gradients: {call.name}", columns) if wrong > 1 else []
+        for depth, (call, report) in enumerate(self.path):
+            wrong = sum(row.verdict == WRONG for row in report.rows)
+            lines += _filled(f"{call.name}: {wrong} of {len(report.rows)} gradients wrong", columns, "  " * depth)
+        lines += ["", *_filled(f"the first wrong part is {call.name}:", columns), *report.lines(columns)]
+        if call.parts:
+            lines.append("all of its parts are right: it puts them together wrongly")
+            lines += _filled(self.connection, columns)
+        return lines
+
+
+def _filled(text: str, columns: int, margin: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, columns, initial_indent=margin, subsequent_indent=margin + "    ", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: Any) -> Bisection:
+    """Find the first wrong part of a layer or model, its forward called with these inputs and options.
+
+    complex_step as for gradcheck. target is not changed. Raises ConfigError for anything but a layer.
+    """
+    if not isinstance(target, Layer):
+        raise ConfigError(
+            f"target: expected a layer or model, which has parts, got {type(target).__name__}; use npf.gradcheck"
+        )
+    checked = Subject(target, inputs, options, target.backend.device)
+    with checked.at_its_point() as placed, listening(target) as recorder:
+        target.forward(*placed, **options)
+    path: list[tuple[Call, Report]] = []
+    connection = ""
+    if _descend(recorder.calls[0], path, complex_step):
+        call, _ = path.pop()
+        path.append((call, check_of(call, complex_step, explain=True)))
+        with checked.at_its_point():
+            connection = wrong_connection(call) if call.parts else ""
+    return Bisection(tuple(path), connection)
+
+
+def _descend(call: Call, path: list[tuple[Call, Report]], complex_step: bool) -> bool:
+    """Add call, and the first wrong part in it, to the path if its gradient is wrong; returns whether it is."""
+    report = check_of(call, complex_step)
+    if all(row.verdict != WRONG for row in report.rows):
+        return False
+    path.append((call, report))
+    any(_descend(part, path, complex_step) for part in reversed(call.parts))  # stops at the first wrong one
+    return True
+
+
+def wrong_connection(call: Call) -> str:
+    """One sentence; "" for an operation, for a layer that is not on NumPy or refuses complex numbers."""
+    layer = call.target
+    if not isinstance(layer, Layer):
+        return ""
+    rng = np.random.default_rng(8)
+    grads = [(p, p.grad.copy()) for _, p in layer.named_parameters() if isinstance(p.grad, np.ndarray)]
+    try:
+        with listening(layer) as recorder:
+            y, cache = layer.forward(*call.inputs, **call.options)
+            upstream = [np.asarray(rng.normal(size=part.shape)) for part in as_tuple(y)]
+            layer.backward(like(y, list(upstream)), cache)
+        for part in reversed(recorder.calls[0].parts):
+            sentence = _wrongly_handed(part, call, upstream, rng)
+            if sentence:
+                return sentence
+    except (TypeError, ValueError, AttributeError, np.exceptions.ComplexWarning):
+        return ""
+    finally:
+        for parameter, before in grads:
+            parameter.grad[...] = before
+    return "the gradients that it passes to them are right: it combines their results wrongly"
+
+
+def _wrongly_handed(part: Call, call: Call, upstream: list[HostArray], rng: np.random.Generator) -> str:
+    """A sentence if the part gets a gradient that is not its output's; "" if it is right."""
+    if part.upstream is None:
+        return f"its backward never calls that of {part.name}, or with another cache"
+    for which, (y, dy) in enumerate(zip(as_tuple(part.output), as_tuple(part.upstream), strict=True)):
+        if dy is None:
+            continue
+        direction = np.asarray(rng.normal(size=np.shape(y)))
+        with listening(call.target, hooks=Moving(part.number, which, 1j * COMPLEX_H * direction)):
+            moved, _ = call.target.forward(*call.inputs, **call.options)
+        slope = sum(float(np.sum(r * np.imag(m))) for r, m in zip(upstream, as_tuple(moved), strict=True)) / COMPLEX_H
+        claimed = float(np.sum(dy * direction))
+        size = float(np.sum(np.abs(dy * direction))) + abs(slope)
+        if not abs(claimed - slope) <= TOLERANCE * size:
+            return (
+                f"the gradient that it passes to {part.name} is wrong: {claimed:.4g} along a direction, but the slope "
+                f"is {slope:.4g}; the gradients that it passes on before are right"
+            )
+    return ""

@@ -1,6 +1,0 @@
-"""Recordings of one forward and one backward: every call, every line, every number, and the first wrong part."""
-
-from npformer.tracing.bisect import Bisection, bisect
-from npformer.tracing.trace import Trace, trace
-
-__all__ = ["Bisection", "Trace", "bisect", "trace"]

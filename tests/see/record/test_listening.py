@@ -1,0 +1,111 @@
+"""The listener: the tree of calls, whose backward belongs to which call, and watches that take part."""
+
+import numpy as np
+
+from npformer.layers import Layer
+from npformer.layers.linear import Linear
+from npformer.see.record.listening import Hooks, listening
+from tests.check.functions import normal
+from tests.check.own_code import Passing
+from tests.check.small_models import BACKEND
+
+X = normal(2, 3)
+
+
+def test_a_layer_that_hands_on_the_cache_of_an_operation():
+    layer = Passing(BACKEND)
+    with listening(layer) as recorder:
+        y, cache = layer.forward(X)
+        layer.backward(np.ones_like(y), cache)
+    outer, inner = recorder.calls
+    assert (inner.parent, outer.parts, outer.operation, inner.operation) == (outer, [inner], "", "linear")
+    assert [call.forward_time + call.backward_time for call in recorder.calls] == [(0, 3, 4, 7), (1, 2, 5, 6)]
+    assert inner.into[0] is not None
+    assert np.array_equal(inner.added[0], layer.inner.weight.grad)
+
+
+class Halving(Layer):
+    """A layer without a cache."""
+
+    def forward(self, x):
+        return x / 2, None
+
+    def backward(self, dy, cache):
+        return dy / 2
+
+
+class Chain(Layer):
+    """It uses a layer three times."""
+
+    def __init__(self):
+        super().__init__(BACKEND)
+        self.half = Halving(BACKEND)
+
+    def forward(self, x):
+        for _ in range(3):
+            x, _ = self.half.forward(x)
+        return x, None
+
+    def backward(self, dy, cache):
+        for _ in range(3):
+            dy = self.half.backward(dy, None)
+        return dy
+
+
+def test_calls_without_a_cache_are_met_from_the_last_to_the_first():
+    layer = Chain()
+    with listening(layer) as recorder:
+        layer.backward(np.ones(2), layer.forward(np.ones(2))[1])
+    assert [call.upstream.tolist() for call in recorder.calls] == [[1, 1], [0.25, 0.25], [0.5, 0.5], [1, 1]]
+    assert [call.backward_time for call in recorder.calls] == [(8, 15), (13, 14), (11, 12), (9, 10)]
+
+
+class Doubling(Hooks):
+    """Doubles the gradient that goes into operations, and halves what comes out."""
+
+    def __init__(self):
+        self.seen = []
+
+    def inputs(self, call, inputs):
+        self.seen.append(call.name)
+        return inputs
+
+    def outputs(self, call, output):
+        return output + 1 if call.operation else output
+
+    def entering(self, call, dy):
+        return 2 * dy if call.operation else dy
+
+    def leaving(self, call, dy, gradients, into):
+        return gradients / 2 if call.operation else gradients
+
+
+def test_a_watch_may_change_what_is_passed():
+    layer, hooks = Linear(3, 3, backend=BACKEND), Doubling()
+    expected, cache = layer.forward(X)
+    dx = layer.backward(np.ones_like(expected), cache)
+    once = layer.weight.grad.copy()
+    with listening(layer, hooks=hooks) as recorder:
+        y, cache = layer.forward(X)
+        returned = layer.backward(np.ones_like(y), cache)
+    assert hooks.seen == ["Linear", "Linear.linear"]
+    assert np.array_equal(y, expected + 1)
+    assert np.allclose(returned, dx)
+    assert np.allclose(layer.weight.grad, 3 * once), "once without the hooks, twice with them"
+    assert np.array_equal(recorder.calls[1].upstream, 2 * np.ones_like(y))
+
+
+def test_a_backward_whose_cache_is_unknown():
+    layer = Linear(3, 3, backend=BACKEND)
+    y, cache = layer.forward(X)
+    seen = []
+
+    class Noting(Hooks):
+        def entering(self, call, dy):
+            seen.append(call)
+            return dy
+
+    with listening(layer, hooks=Noting()) as recorder:
+        layer.backward(np.ones_like(y), cache)
+    assert seen == [None, None]
+    assert recorder.calls == []

@@ -1,0 +1,89 @@
+"""What a recording can be asked: its residual sums, and L elsewhere; and that it keeps arrays as they were."""
+
+import numpy as np
+import pytest
+
+from npformer.check import gradcheck
+from npformer.check.oracles import COMPLEX_H
+from npformer.layers import Layer
+from npformer.see.record.recording import record
+from npformer.see.record.showcase import showcase_model
+from tests.see.explain.test_paths import SharedLayer
+
+ORDERS = ("post", "pre")
+
+
+def recorded(**changes):
+    model, inputs, targets, _ = showcase_model(**changes)
+    return record(model, *inputs, targets=targets, ignore_index=0, lines=False)
+
+
+@pytest.mark.parametrize("norm_order", ORDERS)
+def test_the_sums_of_the_residual_stream(norm_order):
+    recording = recorded(norm_order=norm_order)
+    layers = ("encoder.layers.0.", "decoder.layers.0.")
+    expected = [layers[0] + "self_attention", layers[0] + "feed_forward"]
+    expected += [layers[1] + name for name in ("self_attention", "cross_attention", "feed_forward")]
+    assert [one.name for one in recording.residuals] == expected
+    for residual in recording.residuals:
+        assert residual.through is not None
+        assert np.array_equal(residual.past, residual.into), "without dropout a sum hands on one gradient"
+
+
+def test_l_with_a_parameter_moved_has_the_gradient_as_its_slope():
+    recording = recorded(norm_order="pre")
+    assert recording.value() == recording.loss
+    rng = np.random.default_rng(0)
+    for name in ("src_embedding.weight", "decoder.layers.0.cross_attention.value.weight", "generator.bias"):
+        direction = rng.normal(size=recording.checked.tensors[name].shape)
+        moved = recording.value({name: recording.checked.tensors[name] + 1j * COMPLEX_H * direction})
+        slope, claimed = moved.imag / COMPLEX_H, np.sum(recording.gradients[name] * direction)
+        assert abs(slope - claimed) <= 1e-13 * np.sum(np.abs(recording.gradients[name] * direction)), name
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_the_default_upstream_is_the_first_that_gradcheck_draws(seed):
+    """So that a number of a trace can be found again in a check."""
+    drawn_upstreams = []
+
+    def forward(x):
+        return (x * x, 3 * x), x
+
+    def backward(dy, x):
+        drawn_upstreams.append(tuple(np.array(part) for part in dy))
+        return 2 * x * dy[0] + 3 * dy[1]
+
+    x = np.random.default_rng(1).normal(size=(2, 3))
+    gradcheck((forward, backward), x, seed=seed)
+    for actual, drawn in zip(record((forward, backward), x, seed=seed).upstream, drawn_upstreams[0], strict=True):
+        assert np.array_equal(actual, drawn)
+
+
+def test_the_second_sum_of_one_name_is_called_so(numpy64):
+    """As of a layer that is used twice."""
+    recording = record(SharedLayer(numpy64), np.random.default_rng(0).normal(size=(1, 3, 4)), lines=False)
+    assert [one.name for one in recording.residuals] == [
+        f"layer.{part}{again}" for again in ("", " (2)") for part in ("self_attention", "feed_forward")
+    ]
+
+
+class InPlace(Layer):
+    """A layer whose backward writes into what it was given."""
+
+    def forward(self, x):
+        y, cache = self.ops.relu.forward(x)
+        return y, cache
+
+    def backward(self, dy, cache):
+        dx = self.ops.relu.backward(dy, cache)
+        dx *= 2
+        dy *= 0
+        return dx
+
+
+def test_arrays_are_kept_as_they_were_when_they_were_passed(numpy64):
+    x = np.array([[1.0, 2.0, -3.0]])
+    recording = record(InPlace(numpy64), x, upstream=np.ones((1, 3)))
+    root, relu = recording.seen
+    assert (root.upstream.tolist(), root.gradients.tolist()) == ([[1, 1, 1]], [[2, 2, 0]])
+    assert relu.gradients.tolist() == [[1, 1, 0]]
