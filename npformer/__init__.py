@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
     from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
     from npformer.run import load, save
+    from npformer.run.summary import read_run
     from npformer.see.record.bisect import bisect
     from npformer.see.record.trace import Trace, trace
     from npformer.training import TrainStep
-    from npformer.training.run_summary import read_run
 else:
     #: The public names by the module that defines them.
     _HOMES = {
@@ -43,7 +43,7 @@ else:
         "npformer.run": ("load", "save"),
         "npformer.see.record": ("Trace", "bisect", "trace"),
         "npformer.training": ("TrainStep",),
-        "npformer.training.run_summary": ("read_run",),
+        "npformer.run.summary": ("read_run",),
     }
     _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
     _PARTS = {"errors", "functional", "interop", "layers", *(home.partition(".")[2] for home in _HOMES)}

@@ -12,7 +12,7 @@ from npformer.decoding import beam_search, greedy
 from npformer.engine.cupy.graph_driver import CupyDriver, GraphMemory
 from npformer.functional import AttentionMask, Draw
 from npformer.models import build_model
-from npformer.training.assemble import assemble
+from npformer.run.assemble import assemble
 from tests.decoding.test_every_search import as_lists
 from tests.engine.cuda.test_recordable import MODELS, batches_for
 from tests.engine.cuda.test_recorded_decode import decoder, sources, transformer

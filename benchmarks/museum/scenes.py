@@ -15,8 +15,9 @@ from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
 from npformer.run import RunDirectory, TrainingOptions, load_checkpoint
 from npformer.run.checkpoint import latest_checkpoint
-from npformer.training import Trainer, TrainStep
-from npformer.training.progress import Progress
+from npformer.run.progress import Progress
+from npformer.run.trainer import Trainer
+from npformer.training import TrainStep
 
 SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 TGT_IN = np.array([[1, 6, 4, 5], [1, 6, 6, 0], [1, 4, 0, 0]])

@@ -9,10 +9,10 @@ from benchmarks.own.model import NO_END, about, backend, decoding_model, sources
 from npformer.models import Transformer
 from npformer.models.presets import PRESETS
 from npformer.run import RunDirectory
+from npformer.run.assemble import assemble
 from npformer.run.config_file import read_toml
 from npformer.run.options import SECTIONS
 from npformer.run.trained import read_trained
-from npformer.training.assemble import assemble
 
 
 def decode(size, tokens, batches, device, kernels, precision="float32"):

@@ -20,8 +20,8 @@ from benchmarks.own.model import about, backend
 from npformer.check import against_float64
 from npformer.models.presets import Preset
 from npformer.run import RunDirectory
-from npformer.training import Trainer
-from npformer.training.assemble import assemble, write_run
+from npformer.run.assemble import assemble, write_run
+from npformer.run.trainer import Trainer
 
 KERNEL_NODE = 0  # CU_GRAPH_NODE_TYPE_KERNEL; others are copies, fills and the like
 CHECKED = Preset(vocab_size=40, d_model=64, num_heads=4, num_layers=2, d_ff=256, length=12, batch=8)

@@ -26,7 +26,7 @@ OUTSIDE = {
     "npformer.training.step:TrainStep._shares": "when gradients of several small batches are added up to one step",
     "npformer.training.step:TrainStep._inputs_of": "when a run is resumed, in the random numbers of later steps",
     "npformer.training.descent:backpropagate": "from one step to the next, when the same random numbers come again",
-    "npformer.training.trainer": "when a run is saved or resumed",
+    "npformer.run.trainer": "when a run is saved or resumed",
     "npformer.run.model_arrays": "when a run is saved or resumed",
     "npformer.data": "before the forward, when a batch is made of its texts",
     "npformer.models.transformer:Transformer.step": "in decoding, which writes one token after the other",

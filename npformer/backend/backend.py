@@ -118,12 +118,6 @@ class Engine(Protocol):
     def compile_ahead(self, model: Any, *purposes: str) -> None:
         """Compile the kernels that the model needs for "training", "decoding" or "beams", before their first call."""
 
-    def runner_for(self, model: Any) -> Any:
-        """What makes the steps of ``TrainStep`` for this model, or None if it would not help."""
-
-    def slots_for(self, model: Any, slots: int, ranks: Any, shards_optimizer: bool) -> Any:
-        """What makes the steps of ``TrainStep`` by slots, this rank's beside those of other ranks."""
-
     def start(self, model: Any, src: Array, max_len: int) -> Any:
         """model.start(src, max_len), a decode state."""
 

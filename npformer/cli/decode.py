@@ -17,10 +17,10 @@ from npformer.io.printable import visible
 from npformer.io.terminal import folded
 from npformer.models import Decoder, DecoderConfig, Encoder
 from npformer.models.config import ModelConfig
+from npformer.run.answers import TEMPERATURE, Sampling, answer
 from npformer.run.model_file import load_trained
+from npformer.run.text_example import MASK, encode
 from npformer.run.trained import Trained
-from npformer.training.answers import TEMPERATURE, Sampling, answer
-from npformer.training.text_example import MASK, encode
 
 SUMMARY = "Run a trained model on texts."
 EXAMPLES = f"""examples:

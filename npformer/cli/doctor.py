@@ -19,7 +19,7 @@ from npformer.backend.numpy.blas import blas_core, blas_threads
 from npformer.backend.select import auto_kernels, numba_problem
 from npformer.extras import install
 from npformer.io.terminal import GREEN, RED, YELLOW, columns, paint
-from npformer.training.conditions import THREAD_VARIABLES
+from npformer.run.conditions import THREAD_VARIABLES
 
 SUMMARY = "Show what npformer finds on this machine."
 EXAMPLES = "example:\n  npformer doctor --json"

@@ -14,9 +14,9 @@ from npformer.data import PAD_ID, Example, Task
 from npformer.io.printable import visible
 from npformer.io.terminal import GREEN, RED, columns, paint
 from npformer.models import Encoder, Model
+from npformer.run.text_example import MASK
 from npformer.training import Evaluation
 from npformer.training.evaluation import likeliest
-from npformer.training.text_example import MASK
 
 SHOWN = 5
 _WIDEST = 60  # columns of the sources, behind which the outputs are aligned

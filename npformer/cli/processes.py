@@ -31,7 +31,7 @@ from npformer.cli.common import say
 from npformer.errors import ConfigError
 from npformer.extras import install
 from npformer.io.seconds import now, since
-from npformer.training.signals import STOPPING
+from npformer.run.signals import STOPPING
 
 #: The environment variable with the socket's path, and the form of the first word about a process.
 CHANNEL, HELLO = "NPFORMER_LAUNCHER", struct.Struct("=ii")

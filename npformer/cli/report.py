@@ -14,8 +14,8 @@ from npformer.io.output_files import OWN_PAGE, expect_place, write_file
 from npformer.io.printable import visible
 from npformer.io.terminal import folded
 from npformer.run import RunDirectory
+from npformer.run.summary import RunSummary, summary_of
 from npformer.see.page.report import report_page
-from npformer.training.run_summary import RunSummary, summary_of
 
 #: The page's name, unless another is given.
 PAGE = "report.html"

@@ -15,11 +15,11 @@ from npformer.cli.decode import expect_text
 from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS
 from npformer.run import RunDirectory
+from npformer.run.text_example import TextExample, text_example
 from npformer.run.trained import Trained, read_trained
 from npformer.see.explain import Setting
 from npformer.see.explain.models import model_setting
 from npformer.see.record.trace import Trace, trace
-from npformer.training.text_example import TextExample, text_example
 
 TARGET = (
     "an operation, the folder of a run, a small model, or FILE.py[:NAME]; "

@@ -23,23 +23,24 @@ from npformer.io.percent import finite
 from npformer.io.printable import shell_words, visible
 from npformer.io.terminal import folded
 from npformer.run import metrics
+from npformer.run.answers import Sampling, answer
+from npformer.run.assemble import Assembled
+from npformer.run.attention_example import task_attention_example
+from npformer.run.begin import begun, continued
+from npformer.run.journal import Listeners
 from npformer.run.option_types import kinds_of
 from npformer.run.options import SECTIONS
+from npformer.run.progress import measures
 from npformer.run.sinks import SINKS
+from npformer.run.still_falling import suggest_more_steps
+from npformer.run.summary import summarise
 from npformer.run.tasks import TASKS
+from npformer.run.text_example import MASK
 from npformer.run.trained import Trained, load_latest
+from npformer.run.trainer import Trainer
+from npformer.run.world import World
 from npformer.see.plot import draw_attention, draw_curves
-from npformer.training import Evaluation, Trainer
-from npformer.training.answers import Sampling, answer
-from npformer.training.assemble import Assembled
-from npformer.training.attention_example import task_attention_example
-from npformer.training.begin import begun, continued
-from npformer.training.journal import Listeners
-from npformer.training.progress import measures
-from npformer.training.run_summary import summarise
-from npformer.training.still_falling import suggest_more_steps
-from npformer.training.text_example import MASK
-from npformer.training.world import World
+from npformer.training import Evaluation
 
 SAMPLE_LENGTH, SAMPLES = 400, 100
 SAMPLE_BEGINS = re.compile(r"\s*(?:\S+\s+){0,2}\S{1,20}")  # of a held-out text: up to three words

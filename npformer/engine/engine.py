@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from npformer.engine import compile_ahead, fused_decode, runner, slots
+from npformer.engine import compile_ahead, fused_decode
 from npformer.engine.capabilities import Capabilities, run_eagerly
 
 
@@ -13,8 +13,6 @@ class FastEngine(Capabilities):
     """``backend.Engine``, which describes the methods."""
 
     compile_ahead = staticmethod(compile_ahead.compile_ahead)
-    runner_for = staticmethod(runner.runner_for)
-    slots_for = staticmethod(slots.SlotRunner)
     start = staticmethod(fused_decode.start)
     step = staticmethod(fused_decode.step)
     likeliest = staticmethod(fused_decode.likeliest)

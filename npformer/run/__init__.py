@@ -1,4 +1,4 @@
-"""A run's files: its folder, options, checkpoints and metrics, and models in files."""
+"""A run's life and its files: begun, trained, resumed and summed up; folder, options, checkpoints; models in files."""
 
 from npformer.run.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from npformer.run.directory import RunDirectory

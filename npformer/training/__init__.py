@@ -1,7 +1,6 @@
-"""Training: the step, the loop and evaluation."""
+"""Training: the step, however it is made, and evaluation. The loop around it is a run's (``npformer/run``)."""
 
 from npformer.training.evaluation import Evaluation, evaluate
 from npformer.training.step import TrainStep
-from npformer.training.trainer import Trainer
 
-__all__ = ["Evaluation", "TrainStep", "Trainer", "evaluate"]
+__all__ = ["Evaluation", "TrainStep", "evaluate"]

@@ -7,7 +7,7 @@ from npformer.layers.batch_norm import Statistics, statistics_in
 from npformer.models import Model
 from npformer.optim import Rates, clip_by_global_norm
 from npformer.optim.step_inputs import Settings, Shard
-from npformer.training.signals import HeldInterrupt
+from npformer.training.held_interrupt import HeldInterrupt
 from npformer.typing import Array
 
 

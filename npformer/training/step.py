@@ -17,10 +17,10 @@ clip_norm says so (``optim/clip.py``), updates the parameters (``optim/adam.py``
 statistics of the batch.
 
 Threads, a recording or a CUDA graph make the same step faster: the backend's engine says whether the model allows it
-(``engine/runner.py``), and calls the same two functions with the step's ``settings``.
+(``training/runner.py``), and calls the same two functions with the step's ``settings``.
 
-Ctrl-C stops no update in the middle (``training/signals.py``, which says what it does to a run). Parameters, moments
-and running statistics always belong to the same ``step_number``.
+Ctrl-C stops no update in the middle (``training/held_interrupt.py``; ``run/signals.py`` says what it does to a run).
+Parameters, moments and running statistics always belong to the same ``step_number``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from npformer.models.inputs import checked_batch
 from npformer.optim import Adam, Schedule
 from npformer.optim.step_inputs import Settings, StepInputs, shards_of
 from npformer.training.descent import backpropagate, update
-from npformer.training.signals import HeldInterrupt
+from npformer.training.held_interrupt import HeldInterrupt
 from npformer.typing import Array, HostArray
 
 
@@ -54,7 +54,7 @@ class TrainStep:
     schedule (step -> rate) overrides optimizer.lr. With clip_norm None or infinity nothing is clipped; with infinity
     the norm is still measured. seed, with the step, decides all dropout masks. slots, a power of two: each micro-batch
     is cut into so many ranges of rows, and the bits are the same for any number of threads and ranks
-    (``engine/slots.py``). ranks is a communicator (``engine/communicator.py``), None for one process; with
+    (``training/slots.py``). ranks is a communicator (``engine/communicator.py``), None for one process; with
     shard_optimizer each keeps a part of the moments. Raises ConfigError for options that make no sense, and for a
     parameter that is not in model.arena, then or later.
     """
@@ -96,9 +96,7 @@ class TrainStep:
         self.interrupt = HeldInterrupt()
         self._checked: tuple[Any, ...] = (None, None, None)  # model version, optimizer and segments at the last check
         self._expect_trainable()
-        engine = model.backend.engine  # None: steps are made as they are written here
-        by_slots = slots > 1 or self.ranks is not None
-        self.runner: Any = self._by_slots(engine) if by_slots else None if engine is None else engine.runner_for(model)
+        self.runner: Any = self._runner()  # None: steps are made as they are written here
 
     @property
     def step_number(self) -> int:
@@ -145,16 +143,23 @@ class TrainStep:
         if self.shard_optimizer and self.slots > 1:
             self.runner.gather_gradient(self.model.arena)
 
-    def _by_slots(self, engine: Any) -> Any:
-        """What makes steps by slots. Raises ConfigError if these slots or ranks make no sense."""
+    def _runner(self) -> Any:
+        """What makes steps with the backend's engine. Raises ConfigError if these slots or ranks make no sense."""
+        engine, by_slots = self.model.backend.engine, self.slots > 1 or self.ranks is not None
         if self.slots & (self.slots - 1):
             raise ConfigError(f"slots: expected a power of two, got {self.slots}")
-        if engine is None:
+        if engine is None and by_slots:
             raise ConfigError(
                 "kernels: expected numpy, numba or cuda for slots and for several processes, got plain on one thread, "
                 "whose step runs as it is written; take others, or several threads"
             )
-        return engine.slots_for(self.model, self.slots, self.ranks, self.shard_optimizer)
+        if engine is None:
+            return None
+        from npformer.training import runner, slots  # plain steps need neither them nor an engine
+
+        if by_slots:
+            return slots.SlotRunner(self.model, self.slots, self.ranks, self.shard_optimizer)
+        return runner.runner_for(self.model)
 
     def settings(self) -> Settings:
         """What a step does, whatever its batch."""

@@ -33,7 +33,7 @@ from benchmarks.page_tables import share_of_products
 from benchmarks.products import step_flop
 from npformer.backend import cupy_problem
 from npformer.models.presets import PRESETS, Preset
-from npformer.training import Trainer
+from npformer.run.trainer import Trainer
 from tests.benchmarks.rows import gradient, results, row, training
 
 ABOUT = {"GPU": "NVIDIA H200", "precision": "float32, tf32"}

@@ -17,7 +17,7 @@ from npformer.cli.main import main
 from npformer.run import metrics
 from npformer.run.config_file import read_toml
 from npformer.run.options import SECTIONS
-from tests.training.runs import timeless
+from tests.run.runs import timeless
 
 #: A small run.
 SMALL = {

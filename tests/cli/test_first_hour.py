@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from npformer.training.progress import Progress
+from npformer.run.progress import Progress
 from tests.cli.conftest import TINY, assignments
 from tests.markdown import blocks, text_of
 

@@ -15,7 +15,7 @@ from npformer.training import TrainStep
 from tests.cli.conftest import assignments
 from tests.engine.cuda.host_runtime import compiler_problem
 from tests.engine.cupy import emulated
-from tests.training.runs import timeless
+from tests.run.runs import timeless
 
 pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
 

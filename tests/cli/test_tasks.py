@@ -11,13 +11,12 @@ from npformer.data import Characters, MarkedWords, Vocabulary, WordPiece, Words
 from npformer.data.vocabulary import SEQUENCE
 from npformer.decoding import beam_search
 from npformer.models import Decoder, DecoderConfig, Encoder, Transformer
-from npformer.run import RunDirectory, metrics
+from npformer.run import RunDirectory, answers, metrics
+from npformer.run.assemble import assemble
 from npformer.run.tasks import ANSWERS, TASKS
 from npformer.run.trained import Trained, read_trained
-from npformer.training import answers
-from npformer.training.assemble import assemble
 from tests.cli.conftest import TINY, assignments, options_of
-from tests.training.runs import timeless
+from tests.run.runs import timeless
 
 SMALL = TINY | {"save_every": 2, "eval_every": 2, "log_every": 2, "dropout": 0.1}
 FEW = {"dates": 1000, "numbers": 100, "language": 20, "tags": 1000}

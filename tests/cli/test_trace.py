@@ -11,7 +11,7 @@ from npformer.cli import trace as command
 from npformer.run import RunDirectory
 from npformer.run.trained import read_trained
 from npformer.see.record.trace import Trace
-from tests.training.runs import failing
+from tests.run.runs import failing
 
 
 def test_an_operation(cli):

@@ -7,7 +7,7 @@ import pytest
 
 from npformer.cli import train
 from npformer.run import metrics
-from npformer.training.assemble import assemble
+from npformer.run.assemble import assemble
 from tests.cli.conftest import options_of
 
 PAIRS = "".join(f"{n}\t{n * 7}\n" for n in range(100, 160))
@@ -49,7 +49,8 @@ def test_json_is_one_document_and_nothing_else_is_on_stdout(train_small, tmp_pat
 
 
 def test_a_measure_of_nan_is_null_in_json(train_small, monkeypatch):
-    from npformer.training import Evaluation, Trainer
+    from npformer.run.trainer import Trainer
+    from npformer.training import Evaluation
 
     monkeypatch.setattr(Trainer, "evaluate", lambda self, count: Evaluation(1.0, float("nan"), 0.0, 1, ("a",)))
     done = train_small("copy --json")

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from npformer.run import RunDirectory
+from npformer.run.assemble import assemble
 from npformer.run.trained import read_trained
-from npformer.training.assemble import assemble
 from tests.cli.conftest import TINY, assignments, options_of
 
 SMALL = TINY | {"kernels": "numpy", "num_layers": 1, "max_length": 16}

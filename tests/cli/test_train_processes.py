@@ -29,8 +29,8 @@ HOOK = """
 import os
 if os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK")) == "{rank}":
     import signal, time
-    from npformer.training.trainer import Trainer
-    from npformer.training import assemble, trainer
+    from npformer.run.trainer import Trainer
+    from npformer.run import assemble, trainer
     one_step, wants_to_stop = Trainer._one_step, Trainer._wants_to_stop
     {what}
 """

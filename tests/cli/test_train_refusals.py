@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from npformer.backend import cupy_problem
-from npformer.training import memory
+from npformer.run import memory
 from tests.small_disk import mounted
 
 #: Arguments of a command, and the text that the message must contain: one for each part of the way to a run. What

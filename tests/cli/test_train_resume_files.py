@@ -9,7 +9,7 @@ import pytest
 
 from npformer.errors import DivergedError
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
-from npformer.training import Trainer
+from npformer.run.trainer import Trainer
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from npformer.run.checkpoint import latest_checkpoint, list_checkpoints, load_checkpoint
-from npformer.training.progress import Progress
+from npformer.run.progress import Progress
 
 #: Long enough to be stopped on the way, with every option that could depend on the past; kernels that load quickly.
 LONG = {
@@ -37,7 +37,7 @@ def begin(shell, small, long_run):
 PAUSED = """
 import signal, sys
 from npformer.cli.main import main
-from npformer.training.progress import Progress
+from npformer.run.progress import Progress
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 news = Progress.news
@@ -107,7 +107,7 @@ def test_an_output_closed_at_the_start_gives_no_traceback(closed, small, environ
 KILLED = """
 import sys
 from npformer.cli.main import main
-from tests.training.killing import kill_at
+from tests.run.killing import kill_at
 kill_at(int(sys.argv[1]))
 sys.exit(main(sys.argv[2:]))
 """

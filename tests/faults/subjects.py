@@ -22,15 +22,15 @@ from npformer.io.atomic_files import seal, unseal
 from npformer.layers import Embedding
 from npformer.models import Decoder, DecoderConfig, build_model
 from npformer.run import RunDirectory, metrics, model_file
+from npformer.run.assemble import assemble, write_run
 from npformer.run.checkpoint import best_checkpoint, load_checkpoint, save_checkpoint
 from npformer.run.config_file import read_toml, write_toml
 from npformer.run.model_arrays import model_arrays
 from npformer.run.options import SECTIONS, complete
+from npformer.run.progress import Progress
 from npformer.run.trained import load_latest, read_trained
+from npformer.run.trainer import Trainer
 from npformer.see.plot.series import series
-from npformer.training import Trainer
-from npformer.training.assemble import assemble, write_run
-from npformer.training.progress import Progress
 from tests.faults.mutations import mutated, mutated_tree
 
 Files = Mapping[str, bytes]  # by path below the folder

@@ -18,8 +18,8 @@ from npformer.run.checkpoint import (
     load_checkpoint,
     prune,
 )
-from tests.training import runs
-from tests.training.runs import names, save
+from tests.run import runs
+from tests.run.runs import names, save
 
 DTYPES = ["bool", "int8", "int32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
 

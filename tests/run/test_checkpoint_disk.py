@@ -15,7 +15,7 @@ from npformer.errors import CheckpointError
 from npformer.run import checkpoint
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint, prune
 from tests.failing_system import WatchedSystem, every_failure, watched
-from tests.training.runs import names, save
+from tests.run.runs import names, save
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -120,7 +120,7 @@ import os, sys
 from pathlib import Path
 import numpy as np
 from npformer.run.checkpoint import *
-from tests.training.killing import kill_at
+from tests.run.killing import kill_at
 
 say = os.write
 os.fsync = lambda descriptor: None  # slow, and for power cuts: what the system has been given outlives a process

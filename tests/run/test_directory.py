@@ -13,7 +13,7 @@ from npformer.errors import DataError, OutputError
 from npformer.run import directory as run_directory
 from npformer.run import metrics
 from npformer.run.directory import RunDirectory
-from tests.training.runs import failing
+from tests.run.runs import failing
 
 
 def test_a_named_folder_is_made_with_its_parents(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from npformer.errors import DataError, OutputError
 from npformer.run.metrics import MetricsLog, read
 from tests.failing_system import full_disk
-from tests.training.runs import failing
+from tests.run.runs import failing
 
 RECORDS = [{"step": step, "loss": 1 / step, "note": "naïve\r\n"} for step in range(1, 6)]
 

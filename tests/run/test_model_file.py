@@ -16,7 +16,7 @@ from npformer.layers import Layer, Parameter
 from npformer.models import Decoder, DecoderConfig, EncoderConfig, TransformerConfig, build_model
 from npformer.run import load, save, save_checkpoint
 from npformer.run.model_arrays import model_arrays, set_arrays
-from tests.training.runs import failing
+from tests.run.runs import failing
 
 SIZES = {"d_model": 4, "num_heads": 2, "d_ff": 4, "dropout": 0.1}
 LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 1}

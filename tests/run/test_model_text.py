@@ -12,12 +12,12 @@ from npformer.data import Characters, MarkedWords, SpelledWords, Tokenizer, Word
 from npformer.errors import CheckpointError, ConfigError, OutputError
 from npformer.models import DecoderConfig, EncoderConfig, build_model
 from npformer.run import RunDirectory, load, save
+from npformer.run.assemble import assemble, write_run
 from npformer.run.checkpoint import list_checkpoints
 from npformer.run.model_arrays import model_arrays
 from npformer.run.model_file import FORMAT, digest, load_trained
 from npformer.run.model_file import to_bytes as safetensors_bytes
-from npformer.training.assemble import assemble, write_run
-from tests.training.runs import Told, small_sections
+from tests.run.runs import Told, small_sections
 
 TEXT = "der Hund, der bellt; die Katze\nmiaut. der Hund"
 MADE = {

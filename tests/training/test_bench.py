@@ -15,7 +15,7 @@ from npformer.models.presets import PRESETS
 from npformer.optim import Adam
 from npformer.training import TrainStep, bench
 from npformer.training.bench import BETWEEN, Budget, Clock, profile_step, time_steps
-from tests.training.runs import PRESET
+from tests.run.runs import PRESET
 
 X = np.ones((2, 3, 4))
 

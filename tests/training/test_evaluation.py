@@ -23,7 +23,7 @@ from npformer.training import TrainStep, evaluation
 from npformer.training.evaluation import Evaluation, evaluate_task
 from tests.engine.cuda.host_runtime import compiler_problem
 from tests.engine.cupy import emulated
-from tests.training.runs import model_of
+from tests.run.runs import model_of
 
 SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 8, "dropout": 0.0}
 WORDS = ["ab ba", "b a c", "c", "ac ab a b", "bb cc a", "b c"]

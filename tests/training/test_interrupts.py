@@ -9,7 +9,7 @@ import npformer
 from tests.faults.interrupts import CASES, Subject
 
 PACKAGE = npformer.__path__[0]
-UPDATES = ("/optim/adam.py", "/training/signals.py")
+UPDATES = ("/optim/adam.py", "/training/held_interrupt.py")
 
 pytestmark = pytest.mark.usefixtures("usual_signals")
 

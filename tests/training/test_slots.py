@@ -1,157 +1,216 @@
-"""Whole runs by slots: any number of ranks gives the bits of one process, and goes on with a run of any other."""
+"""Losses and weights depend on the number of slots, and not on how many threads or ranks make them."""
 
-import json
-import threading
+from copy import deepcopy
+from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from npformer.backend import NumpyDevice
+from npformer.backend import Pair, get_backend
+from npformer.backend.numpy.blas import blas_threads
 from npformer.errors import ConfigError
-from npformer.models import build_model
-from npformer.run.checkpoint import latest_checkpoint, load_checkpoint
-from npformer.training import Trainer, assemble, begin
-from npformer.training.begin import begun, continued
-from npformer.training.journal import Listeners
-from npformer.training.world import World
+from npformer.optim.blocks import BLOCK, add_by_tree, block_squares, parts_of, tree_sum
+from tests.engine.conftest import CASES, build, new_step, trained
 from tests.engine.thread_ranks import in_threads
-from tests.training.runs import SMALL, timeless
 
-STEPS = 40  # of 200, in processes: python -m benchmarks.same_bits
-#: Words are of 1 to 12 letters; micro-batches of 5 and of 4 rows leave slots without any.
-TRAINING = {
-    "steps": STEPS, "batch_size": 9, "accumulate": 2, "clip_norm": 0.5, "slots": 8, "eval_every": 20,
-    "eval_examples": 60, "final_examples": 60, "save_every": 20, "log_every": 5, "keep_last": 9,
-}  # fmt: skip
+SLOTS = 8
 
 
-def sections(task="reverse", kernels="numba", **training):
-    run = {"task": task, "device": "numpy", "kernels": kernels}
-    data = {"count": 1_000} if task == "dates" else {}
-    return {"run": run, "data": data, "model": SMALL | {"dropout": 0.1}, "training": TRAINING | training}
+def uneven(rows, seed, longest=8):
+    """A batch whose rows have very different lengths, some of them nothing but padding."""
+    rng = np.random.default_rng(seed)
+    batch = [rng.integers(1, 9, size=(rows, n)) for n in (longest, longest - 1, longest - 1)]
+    for row, length in enumerate(rng.integers(0, longest, size=rows)):
+        for ids in batch:
+            ids[row, max(length, 1) if ids is not batch[2] else length :] = 0
+    return tuple(batch)
 
 
-def run(path, ranks, options, shard=False, train=Trainer.train):
-    """Train in the folder path, on one process (None) or on so many ranks: anew, or on if options is None.
-
-    Returns each one's weights and last evaluation.
-    """
-    nothing = {"run": {}, "data": {}, "model": {}, "training": {}}
-
-    def work(ranks):
-        world = World(ranks, shard)
-        opened = continued(path, nothing, Listeners(), world)
-        with opened if options is None else begun(options, path, Listeners(), world) as (trainer, _):
-            train(trainer)
-            return trainer.step.model.arena.values.tobytes(), trainer.last_evaluation
-
-    return [work(None)] if ranks is None else in_threads(ranks, work)
+#: Also fewer rows than slots, a single one, and a number that no part divides.
+BATCHES = [uneven(rows, seed) for seed, rows in enumerate((16, 19, 5, 1, 9))]
 
 
-def content(path):
-    """The metrics of a run without what clocks say, and its last checkpoint: arrays to the bit, and the state."""
-    lines = [timeless(json.loads(line)) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    saved = load_checkpoint(latest_checkpoint(path / "checkpoints"))
-    arrays = {name: (x.dtype, x.shape, x.tobytes()) for name, x in saved.arrays.items()}
-    return lines, arrays, saved.state, saved.step
+def weights(step):
+    return step.model.arena.values.tobytes(), step.optimizer.moments()["second.generator.weight"].tobytes()
+
+
+def run(backend, ranks=None, batches=BATCHES, shard_optimizer=False, **options):
+    """(losses, norms, weights) of a run on one rank; wider than a block of the arena is long."""
+    model = build(backend, d_model=24, d_ff=40, num_decoder_layers=1)
+    step = new_step(model, slots=SLOTS, ranks=ranks, shard_optimizer=shard_optimizer, **options)
+    seen = [(float(step(*batch)), None if step.grad_norm is None else float(step.grad_norm)) for batch in batches]
+    return seen, *weights(step)
+
+
+@pytest.fixture
+def on(kernels):
+    """on(threads, dtype): a backend with each table of kernels in turn; plain ones have an engine for two and more."""
+    least = 2 if kernels == "plain" else 1
+    return lambda threads=2, dtype="float32": get_backend("numpy", dtype, kernels=kernels, threads=max(least, threads))
 
 
 @pytest.mark.parametrize("sharded", [False, True], ids=["", "sharded"])
-@pytest.mark.parametrize(("task", "kernels"), [("reverse", "numba"), ("dates", "numpy")])
-def test_a_run_on_several_ranks_is_that_of_one(task, kernels, sharded, tmp_path):
-    """Losses, norms, evaluations, moments and weights; and ranks but the first write nothing."""
-    options = sections(task, kernels)
-    ((weights, evaluation),) = run(tmp_path / "alone", None, options)
-    expected = content(tmp_path / "alone")
-    assert {line["kind"] for line in expected[0]} == {"run", "train", "gradient", "eval"}
-    for ranks in (2, 8):
-        place = tmp_path / str(ranks)
-        assert run(place, ranks, options, sharded) == [(weights, evaluation)] * ranks
-        assert content(place) == expected
-        assert sorted(file.name for file in place.iterdir()) == sorted(x.name for x in (tmp_path / "alone").iterdir())
+@pytest.mark.parametrize("options", [{"clip_norm": 0.05}, {"accumulate": 3}], ids=["clipped", "accumulated"])
+def test_any_number_of_threads_and_ranks_gives_the_same_bits(options, sharded, on):
+    alone = run(on(2), **options)
+    assert len({loss for loss, _ in alone[0]}) == len(BATCHES)
+    for ranks, threads in ((2, 2), (8, 1)):
+        backend = on(threads)
+        every = in_threads(ranks, lambda rank, to=backend: run(to, rank, shard_optimizer=sharded, **options))
+        assert every == [alone] * ranks
+    if not sharded:
+        assert run(on(8), **options) == alone
 
 
-@pytest.mark.parametrize("sharded", [False, True], ids=["", "sharded"])
-def test_any_number_of_ranks_goes_on_with_a_run_of_any_other(sharded, tmp_path):
-    options = sections(steps=40, eval_every=10, save_every=10, warmup_steps=4)
-    ends = run(tmp_path / "alone", None, options)
-    place = tmp_path / "changed"
-    for stop, ranks in ((10, 4), (20, None), (30, 2), (40, 8)):
-        last = run(place, ranks, options if stop == 10 else None, sharded, killed_after(stop))
-    assert last == ends * 8
-    assert content(place) == content(tmp_path / "alone")
+@pytest.mark.parametrize("case", CASES)
+def test_slots_give_the_gradient_of_the_whole_batch_to_rounding(case, on):
+    changes, options = CASES[case]
+    whole = trained(new_step(build(on(2, "float64"), **changes), **options), BATCHES)
+    slots = trained(new_step(build(on(2, "float64"), **changes), slots=SLOTS, **options), BATCHES)
+    for some, others in zip(slots, whole, strict=True):
+        for a, b in zip(some, others, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-11 * max(1, np.max(np.abs(b))))
 
 
-def killed_after(step):
-    """Let a trainer make this many steps in all, and leave it as a killed process would."""
+def test_products_take_one_thread_of_blas():
+    """With two their last bits are others, where they are large enough for both."""
+    backend, seen = get_backend("numpy", kernels="numpy", threads=1), []
+    loss = backend.ops.cross_entropy
 
-    def train(trainer):
-        trainer._journal.begin(trainer.step.step_number)
-        while trainer.step.step_number < step:
-            trainer._one_step()
-        trainer._journal.close()
+    def forward(*inputs):
+        seen.append(blas_threads())
+        return loss.forward(*inputs)
 
-    return train
+    noting = replace(backend, ops=replace(backend.ops, cross_entropy=Pair(forward, loss.backward)))
+    step = new_step(build(noting), slots=2)
+    step(*BATCHES[0])
+    list(step.deal(lambda item: seen.append(blas_threads()), [0]))
+    assert seen in ([1, 1, 1], [None, None, None])
 
 
-def test_all_ranks_stop_after_the_same_step(tmp_path):
-    """The flag of one rank travels with its next step."""
+def test_flags_travel_with_a_step(on):
+    def work(ranks):
+        step = new_step(build(on()), slots=4, ranks=ranks)
+        told = []
+        for flag in (0, 15 * ranks.rank, 0):
+            step.flag = flag
+            step(*BATCHES[0])
+            told.append(step.flags)
+        return told
+
+    assert in_threads(2, work) == [[0, 15, 0]] * 2
+    assert in_threads(1, work) == [[0, 0, 0]]
+
+
+def test_a_sharded_optimiser_has_a_part_of_the_moments(on):
+    def work(ranks):
+        step = new_step(build(on(), d_model=64), slots=4, ranks=ranks, shard_optimizer=True)
+        step(*BATCHES[0])
+        return step.optimizer.m.shape[0], step.model.arena.size
+
+    held = in_threads(4, work)
+    size = held[0][1]
+    assert sum(part for part, _ in held) == size
+    assert max(part for part, _ in held) <= size // 4 + BLOCK
+
+
+def test_a_part_that_is_the_whole_arena_begins_once(on):
+    """Of an arena of one block the last rank keeps all moments; they stay where they are."""
 
     def work(ranks):
-        with begun(sections(steps=50), tmp_path / "run", Listeners(), World(ranks)) as (trainer, _):
-            asked = type("Asked", (), {"number": 15 if ranks.rank == 3 else None})()
-            trainer._journal.begin(0)
-            for number in range(50):
-                trainer.step.flag = trainer._wants_to_stop(asked) if number >= 5 else 0
-                trainer._one_step()
-                try:
-                    trainer._stop_if_asked(type("Unasked", (), {"number": None})())
-                except Exception as stopped:
-                    return trainer.step.step_number, stopped.exit_code
+        model, kept = build(on(), d_model=8, d_ff=8, num_decoder_layers=1), []
+        step = new_step(model, slots=4, ranks=ranks, shard_optimizer=True)
+        for batch in BATCHES[:2]:
+            step(*batch)
+            kept.append(step.optimizer.m)
+        return kept[0] is kept[1], step.optimizer.m.shape[0] == model.arena.size
 
-    assert in_threads(4, work) == [(6, 128 + 15)] * 4
-    assert latest_checkpoint(tmp_path / "run" / "checkpoints").name == "step-00000006"
+    assert in_threads(2, work) == [(True, False), (True, True)]
 
 
-def test_more_ranks_than_slots_are_refused_by_all_before_anything_is_written(tmp_path):
-    with pytest.raises(ConfigError, match="processes: expected a power of two that is at most the number of slots, 2"):
-        run(tmp_path / "run", 4, sections(slots=2))
-    assert not (tmp_path / "run").exists()
+def test_dealt_work_comes_back_in_order_on_every_rank(on):
+    def work(ranks):
+        step, made = new_step(build(on()), slots=4, ranks=ranks), []
+
+        def square(number):
+            made.append(number)
+            return [number * number, 0.1 * number, f"é{number}"]
+
+        return list(step.deal(square, range(5))), made
+
+    for rank, (results, made) in enumerate(in_threads(2, work)):
+        assert results == [[i * i, 0.1 * i, f"é{i}"] for i in range(5)]
+        assert made == list(range(rank, 5, 2))
 
 
-def test_other_weights_in_one_rank_are_refused_before_anything_is_written(tmp_path, monkeypatch):
-    def other(*arguments, **options):
-        model = build_model(*arguments, **options)
-        if threading.current_thread().name == "rank 1":
-            model.arena.values[-1] += 1
-        return model
-
-    monkeypatch.setattr(assemble, "build_model", other)
-    with pytest.raises(ConfigError, match=r"expected the same weights in all of them, got 'SHA-256 .* rank 1"):
-        run(tmp_path / "run", 2, sections())
-    assert not (tmp_path / "run").exists()
+@pytest.mark.parametrize(
+    ("ranks", "slots", "message"),
+    [(2, 1, "at most the number of slots, 1, got 2"), (4, 2, "slots, 2, got 4"), (3, 8, "a power of two .* got 3")],
+)
+def test_ranks_that_do_not_divide_the_slots_are_refused(ranks, slots, message, on):
+    with pytest.raises(ConfigError, match=message):
+        in_threads(ranks, lambda each: new_step(build(on()), slots=slots, ranks=each))
 
 
-def test_two_ranks_on_one_gpu_are_refused_before_anything_is_written(tmp_path, monkeypatch):
-    """One at most can be in CUDA_VISIBLE_DEVICES; the stand-in is NumPy's device."""
-    options = sections(steps=2, warmup_steps=0)
-    monkeypatch.setattr(NumpyDevice, "card", property(lambda _: threading.current_thread().name), raising=False)
-    run(tmp_path / "each its own", 2, options)
-    monkeypatch.setattr(NumpyDevice, "card", "0000:3B:00.0 of here")
-    with pytest.raises(ConfigError, match=r"expected a GPU of its own for each, got 0000:3B:00\.0 of here for several"):
-        run(tmp_path / "run", 2, options)
-    assert not (tmp_path / "run").exists()
+def test_what_slots_cannot_be_is_refused_with_the_reason(on):
+    with pytest.raises(ConfigError, match="slots: expected a power of two, got 6"):
+        new_step(build(on()), slots=6)
+    with pytest.raises(ConfigError, match="slots: expected an integer >= 1, got 0"):
+        new_step(build(on()), slots=0)
+    plain = build(get_backend("numpy", kernels="plain"))
+    for more in ({"slots": 2}, {"ranks": SimpleNamespace(rank=0, size=2)}):
+        with pytest.raises(ConfigError, match=r"kernels: expected numpy, numba or cuda .* got plain on one thread"):
+            new_step(plain, **more)
+    with pytest.raises(ConfigError, match="slots: expected 1 for a model with BatchNorm, got 2: its rows depend"):
+        new_step(build(on(), norm="batch"), slots=2)
 
 
-def test_other_checkpoints_are_refused(tmp_path, monkeypatch):
-    def other(folder):
-        saved = load_checkpoint(latest_checkpoint(folder.checkpoints))
-        if threading.current_thread().name != "rank 0":
-            next(x for name, x in saved.arrays.items() if "second." in name)[0] += 1
-        return saved
+def test_the_tree_adds_places_and_leaves_out_what_is_not_there():
+    def joined(*leaves):
+        return add_by_tree([None if leaf == "-" else leaf for leaf in leaves], lambda a, b: f"({a}{b})")
 
-    run(tmp_path / "run", None, sections(), train=killed_after(20))
-    before = content(tmp_path / "run")
-    monkeypatch.setattr(begin, "load_latest", other)
-    with pytest.raises(ConfigError, match="expected the same checkpoint in all of them, got 'step 20, SHA-256"):
-        run(tmp_path / "run", 2, None)
-    assert content(tmp_path / "run") == before
+    assert joined("a", "b", "c", "d") == "((ab)(cd))"
+    assert joined("a", "-", "c", "d") == "(a(cd))"
+    assert joined("-", "-", "c", "-") == "c"
+    assert joined("-", "-") is joined() is None
+    assert joined("a", "b", "c") == "((ab)c)"
+
+
+def test_a_tree_of_numbers_is_the_tree_of_places():
+    for size in (1, 2, 3, 5, 8, 13):
+        x = (np.random.default_rng(size).normal(size=size) * 10.0 ** np.arange(size)).astype(np.float32)
+        assert tree_sum(x) == add_by_tree(list(x), np.add)
+
+
+@pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 5 * BLOCK - 3, 40 * BLOCK + 17])
+def test_parts_are_whole_blocks_and_nest(size):
+    parts = parts_of(size, 8)
+    assert (parts[0].start, parts[-1].stop, len(parts)) == (0, size, 8)
+    assert all(one.stop == other.start for one, other in pairwise(parts))
+    assert all(part.start % BLOCK == 0 or part.start == size for part in parts)
+    lengths = [part.stop - part.start for part in parts]
+    assert max(lengths) - min(lengths) < 2 * BLOCK
+
+
+def test_squares_of_blocks_leave_out_what_is_frozen(numpy64):
+    arena = build(numpy64, d_model=64).arena
+    for segment in arena.segments:  # what lies between them is 0
+        arena.view(arena.grads, segment)[...] = np.random.default_rng(0).normal(size=segment.shape)
+    arena.configure("encoder", trainable=False)
+    trained_part = np.zeros(arena.size)
+    for each in arena.runs():
+        trained_part[each.where] = arena.grads[each.where]
+    sums = np.concatenate([block_squares(arena, part) for part in parts_of(arena.size, 8)])
+    expected = [np.sum(trained_part[i : i + BLOCK] ** 2) for i in range(0, arena.size, BLOCK)]
+    np.testing.assert_allclose(sums, expected, rtol=1e-14)
+
+
+def test_a_copied_step_goes_on_alone_from_where_it_is(on):
+    step = new_step(build(on()), slots=4)
+    step(*BATCHES[0])
+    other = deepcopy(step)
+    assert other.slots == 4
+    assert float(step(*BATCHES[1])) == float(other(*BATCHES[1]))
+    assert weights(step) == weights(other)

@@ -10,14 +10,14 @@ import numpy as np
 
 from npformer.errors import ConfigError
 from npformer.io.seconds import now, since
+from npformer.run.assemble import Assembled, assemble
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint, step_in
 from npformer.run.directory import RunDirectory
 from npformer.run.metrics import read
 from npformer.run.model_arrays import copy_arrays, saved_arrays
+from npformer.run.resume import saved_options
 from npformer.see.explain.change import POINTS
 from npformer.see.explain.made import Made, made, unmade
-from npformer.training.assemble import Assembled, assemble
-from npformer.training.resume import saved_options
 
 
 class Ready(NamedTuple):

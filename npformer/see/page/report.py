@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from npformer._version import __version__
+from npformer.run.predictions import Piece, Prediction
+from npformer.run.summary import RunSummary
 from npformer.see.explain.sizes import READING
 from npformer.see.page.document import html_page, web_file
 from npformer.see.page.report_tables import (
@@ -29,8 +31,6 @@ from npformer.see.plot.charts import Chart, Curve, chart_drawing
 from npformer.see.plot.colours import STYLE
 from npformer.see.plot.curves import Course, course_charts
 from npformer.see.plot.svg import escaped
-from npformer.training.predictions import Piece, Prediction
-from npformer.training.run_summary import RunSummary
 
 #: Examples shown of a run: the first ones, and more that are wrong; texts of a language model; pieces of the longest.
 FIRST, MORE_WRONG, TEXTS, MOST_PIECES = 10, 10, 5, 400

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from npformer.run.option_types import in_shell
+from npformer.run.predictions import confusions
+from npformer.run.progress import measures
+from npformer.run.summary import RunSummary, flat
 from npformer.see.plot.charts import short
 from npformer.see.plot.svg import escaped
 from npformer.training.layer_norms import norms_in
-from npformer.training.predictions import confusions
-from npformer.training.progress import measures
-from npformer.training.run_summary import RunSummary, flat
 
 #: The most classes of a matrix, wrong pieces of a list, and evaluations of a table.
 CLASSES, WRONG, COLUMNS = 16, 15, 8

@@ -12,11 +12,11 @@ from npformer.decoding import greedy
 from npformer.engine.cupy import cupy_runtime
 from npformer.errors import DeviceMemoryError
 from npformer.run import RunDirectory, metrics
+from npformer.run.assemble import assemble
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
 from npformer.run.trained import load_latest
-from npformer.training.assemble import assemble
 from tests.engine.cupy import emulated
-from tests.training.runs import SMALL, Told, small_sections, timeless
+from tests.run.runs import SMALL, Told, small_sections, timeless
 
 STEPS, EVALUATE, SAVE = 4, 4, 3
 TRAINING = {

@@ -5,9 +5,9 @@ import pytest
 
 from npformer.backend.select import cupy_backend
 from npformer.models import build_model
+from npformer.run.assemble import make_step, make_task
 from npformer.run.options import DataOptions, RunOptions, complete
 from npformer.run.tasks import with_defaults
-from npformer.training.assemble import make_step, make_task
 from tests.engine.cupy import emulated
 
 #: Task: how many of 500 steps are replayed, at least. The others run, or are recorded, since a shape is new.

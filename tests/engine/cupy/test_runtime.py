@@ -10,7 +10,7 @@ from npformer.backend import get_backend
 from npformer.backend.select import cupy_backend
 from npformer.backend.workspace import side_by_side
 from npformer.engine.cupy.graph_driver import CupyDriver
-from npformer.training import conditions
+from npformer.run import conditions
 from tests.engine.cuda.host_runtime import compiler_problem
 from tests.engine.cupy import emulated
 

@@ -4,11 +4,11 @@ import pytest
 
 from npformer.run import RunDirectory
 from npformer.run.options import complete
+from npformer.run.predictions import Piece, Prediction
+from npformer.run.summary import RunSummary
 from npformer.see.page.bugs import bug_traces
 from npformer.see.record.showcase import showcase
 from npformer.training import Evaluation
-from npformer.training.predictions import Piece, Prediction
-from npformer.training.run_summary import RunSummary
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ import numpy as np
 from npformer.models import build_model
 from npformer.models.presets import Preset
 from npformer.run.checkpoint import list_checkpoints, save_checkpoint
+from npformer.run.progress import Progress
 from npformer.run.tasks import ANSWERS
-from npformer.training.progress import Progress
 
 #: A step that is measured in a moment.
 PRESET = Preset(vocab_size=7, d_model=16, num_heads=2, num_layers=2, d_ff=32, length=5, batch=4)

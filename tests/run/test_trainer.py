@@ -8,14 +8,15 @@ import pytest
 
 from npformer.backend import get_backend
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
-from npformer.run import RunDirectory, metrics
+from npformer.run import RunDirectory, conditions, metrics
+from npformer.run import trainer as module
+from npformer.run.assemble import assemble
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
 from npformer.run.trained import load_latest
-from npformer.training import Evaluation, Trainer, TrainStep, conditions
-from npformer.training import trainer as module
-from npformer.training.assemble import assemble
+from npformer.run.trainer import Trainer
+from npformer.training import Evaluation, TrainStep
 from tests.outputs import unchanged
-from tests.training.runs import SMALL, Told, failing, small_sections, stop_at
+from tests.run.runs import SMALL, Told, failing, small_sections, stop_at
 
 TRAINING = {"steps": 6, "batch_size": 4, "eval_every": 250, "eval_examples": 3, "final_examples": 5}
 

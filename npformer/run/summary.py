@@ -19,17 +19,17 @@ from npformer.io.notebook import Displayed
 from npformer.io.printable import shell_words, visible
 from npformer.models import Model
 from npformer.run import metrics
+from npformer.run.assemble import make_task
+from npformer.run.attention_example import AttentionExample, task_attention_example
 from npformer.run.checkpoint import Checkpoint
 from npformer.run.config_file import read_toml
 from npformer.run.directory import RunDirectory
 from npformer.run.option_types import in_shell
 from npformer.run.options import SECTIONS, Options, complete
+from npformer.run.predictions import Prediction, predictions_on
+from npformer.run.start_from import FREE, extend
 from npformer.run.trained import load_latest, read_trained
-from npformer.training.assemble import make_task
-from npformer.training.attention_example import AttentionExample, task_attention_example
 from npformer.training.evaluation import Evaluation, evaluate_task
-from npformer.training.predictions import Prediction, predictions_on
-from npformer.training.start_from import FREE, extend
 
 #: Points of the drawn learning rate.
 RATES = 240

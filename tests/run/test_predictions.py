@@ -2,8 +2,8 @@
 
 import pytest
 
+from npformer.run.predictions import Piece, Prediction, aligned, confusions, predictions_on
 from npformer.training.evaluation import evaluate_task
-from npformer.training.predictions import Piece, Prediction, aligned, confusions, predictions_on
 from tests.training.test_evaluation import TASKS, causal, masked, model_for
 
 

@@ -6,6 +6,8 @@ import pytest
 from npformer.errors import CheckpointError, ConfigError
 from npformer.io.atomic_files import seal, unseal
 from npformer.run import RunDirectory
+from npformer.run import assemble as module
+from npformer.run.assemble import assemble
 from npformer.run.checkpoint import (
     STATE,
     best_checkpoint,
@@ -15,8 +17,6 @@ from npformer.run.checkpoint import (
 from npformer.run.config_file import read_toml
 from npformer.run.options import SECTIONS
 from npformer.run.trained import load_latest, read_trained
-from npformer.training import assemble as module
-from npformer.training.assemble import assemble
 from tests.faults.subjects import make_trained
 from tests.outputs import unchanged
 

@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from npformer.errors import ConfigError
+from npformer.run.assemble import Assembled, assemble, write_run
 from npformer.run.checkpoint import Checkpoint
+from npformer.run.conditions import digest
 from npformer.run.directory import RunDirectory
+from npformer.run.journal import Listeners, OnEvaluate, OnStep
 from npformer.run.option_types import fitted
 from npformer.run.options import SECTIONS
+from npformer.run.progress import Progress
+from npformer.run.resume import assemble_again, is_changed, schedule_note, tidy
 from npformer.run.sinks import expect_sinks
 from npformer.run.tasks import Sections
 from npformer.run.trained import load_latest
-from npformer.training.assemble import Assembled, assemble, write_run
-from npformer.training.conditions import digest
-from npformer.training.journal import Listeners, OnEvaluate, OnStep
-from npformer.training.progress import Progress
-from npformer.training.resume import assemble_again, is_changed, schedule_note, tidy
-from npformer.training.trainer import Trainer
-from npformer.training.world import SINGLE, World
+from npformer.run.trainer import Trainer
+from npformer.run.world import SINGLE, World
 
 
 @contextmanager

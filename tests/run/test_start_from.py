@@ -7,8 +7,8 @@ from npformer.data import Characters, Example, ExampleTask, Vocabulary
 from npformer.errors import CheckpointError
 from npformer.models import EncoderConfig, build_model
 from npformer.run.model_arrays import model_arrays
+from npformer.run.start_from import Source, extend
 from npformer.run.trained import Trained
-from npformer.training.start_from import Source, extend
 
 OLD = ["[PAD]", "[BOS]", "[EOS]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "z", "a"]
 

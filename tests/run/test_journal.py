@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from npformer.errors import ConfigError
-from npformer.run import RunDirectory, metrics, sinks
+from npformer.run import RunDirectory, journal, metrics, sinks
+from npformer.run.assemble import assemble
+from npformer.run.begin import new_run
+from npformer.run.journal import Listeners
 from npformer.run.trained import load_latest
-from npformer.training import journal
-from npformer.training.assemble import assemble
-from npformer.training.begin import new_run
-from npformer.training.journal import Listeners
-from tests.training.runs import SMALL, Told, small_sections, timeless
+from tests.run.runs import SMALL, Told, small_sections, timeless
 
 DOCS = Path(__file__).parents[2] / "docs" / "runs.md"
 TRAINING = {"steps": 6, "batch_size": 4, "log_every": 2, "eval_every": 3, "eval_examples": 3, "final_examples": 5}

@@ -9,8 +9,8 @@ from npformer._version import __version__
 from npformer.io.seconds import now, since, wall_clock
 from npformer.run import metrics
 from npformer.run.directory import RunDirectory
+from npformer.run.progress import Progress
 from npformer.run.sinks import Sinks, expect_sinks
-from npformer.training.progress import Progress
 
 #: The version of the lines of metrics.jsonl: it grows when a field gets another name or another meaning.
 VERSION = 1

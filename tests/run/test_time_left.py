@@ -3,7 +3,7 @@
 import pytest
 
 from npformer.run.options import TrainingOptions
-from npformer.training.progress import GENERATED, SAVED, TimeLeft, _times
+from npformer.run.progress import GENERATED, SAVED, TimeLeft, _times
 
 
 def simulate(options, held_out, step, example, save, first=None, generates=True):

@@ -10,9 +10,9 @@ from npformer.cli.given import options_from_args
 from npformer.cli.main import build_parser
 from npformer.errors import DataError
 from npformer.run import RunDirectory
-from npformer.training.assemble import assemble, write_run
-from npformer.training.run_summary import flat, read_run, repeat_command, summary_of
-from tests.training.runs import SMALL, Told
+from npformer.run.assemble import assemble, write_run
+from npformer.run.summary import flat, read_run, repeat_command, summary_of
+from tests.run.runs import SMALL, Told
 
 OPTIONS = {
     "run": {"task": "reverse", "device": "numpy", "kernels": "numpy", "seed": 3},
@@ -94,7 +94,7 @@ def test_without_the_data_it_says_why(ended, tmp_path, monkeypatch):
     trainer, _ = ended
 
     gone = Mock(side_effect=DataError("words.tsv: nothing there"))
-    monkeypatch.setattr("npformer.training.run_summary.make_task", gone)
+    monkeypatch.setattr("npformer.run.summary.make_task", gone)
     summary = summary_of(trainer.run)
     assert (summary.predictions, summary.evaluation, summary.attention) == ([], None, None)
     assert summary.note.endswith("words.tsv: nothing there")
@@ -103,7 +103,7 @@ def test_without_the_data_it_says_why(ended, tmp_path, monkeypatch):
 def test_other_data_than_trained_on_are_not_used(ended, monkeypatch):
     trainer, _ = ended
     other = dataclasses.make_dataclass("Other", [("digest", str)])("another")
-    monkeypatch.setattr("npformer.training.run_summary.make_task", lambda *_: other)
+    monkeypatch.setattr("npformer.run.summary.make_task", lambda *_: other)
     assert "not the one" in summary_of(trainer.run).note
 
 

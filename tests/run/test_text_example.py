@@ -7,11 +7,11 @@ from npformer.data import Characters, Example, Vocabulary
 from npformer.data.vocabulary import SPECIAL
 from npformer.errors import DataError, TokenError
 from npformer.models import Transformer, TransformerConfig
+from npformer.run.attention_example import attention_example
+from npformer.run.text_example import encode, text_example
 from npformer.run.trained import Trained
-from npformer.training.attention_example import attention_example
 from npformer.training.evaluation import likeliest
-from npformer.training.text_example import encode, text_example
-from tests.training.runs import model_of
+from tests.run.runs import model_of
 
 LETTERS = Vocabulary.from_characters("abcd", SPECIAL)
 SIZE = {"d_model": 8, "num_heads": 2, "d_ff": 8, "max_seq_len": 6}

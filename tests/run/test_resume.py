@@ -6,10 +6,10 @@ import pytest
 
 from npformer.errors import Interrupted
 from npformer.run import RunDirectory, metrics
+from npformer.run.assemble import assemble
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
 from npformer.run.trained import load_latest
-from npformer.training.assemble import assemble
-from tests.training.runs import SMALL, stop_at, timeless
+from tests.run.runs import SMALL, stop_at, timeless
 
 pytestmark = pytest.mark.usefixtures("usual_signals")
 

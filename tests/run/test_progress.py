@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from npformer.training.progress import Progress
+from npformer.run.progress import Progress
 from tests.io.test_terminal import Terminal
 
 TRAIN = {"step": 7, "kind": "train", "loss": 1.23456, "learning_rate": 0.002, "tokens_per_second": 12345.6}

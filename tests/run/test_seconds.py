@@ -11,7 +11,7 @@ from npformer.io import seconds
 from npformer.run import metrics
 from npformer.training.bench import Budget, profile_step, time_steps
 from tests.cli.conftest import assignments
-from tests.training.runs import PRESET, SMALL
+from tests.run.runs import PRESET, SMALL
 
 CLOCKS = {
     "stands still": lambda: itertools.repeat(7.0),

@@ -8,10 +8,10 @@ import pytest
 from npformer.backend import workspace
 from npformer.errors import ConfigError
 from npformer.models import EncoderConfig
-from npformer.training import memory
-from npformer.training.assemble import assemble
-from npformer.training.memory import host_memory, least_bytes
-from tests.training.runs import small_sections
+from npformer.run import memory
+from npformer.run.assemble import assemble
+from npformer.run.memory import host_memory, least_bytes
+from tests.run.runs import small_sections
 
 ROWS = 200
 #: Models and trainings whose steps are measured, each with its task.

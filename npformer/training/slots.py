@@ -38,13 +38,12 @@ from npformer.backend.numpy.blas import one_blas_thread
 from npformer.engine.capabilities import capabilities_of
 from npformer.engine.communicator import Communicator, Request
 from npformer.engine.compile_ahead import compile_ahead
-from npformer.engine.shards import Shards
 from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
 from npformer.models import Model
 from npformer.optim.blocks import BLOCK, add_by_tree, block_squares, parts_of, tree_sum
 from npformer.optim.step_inputs import Shard, StepInputs, shards_of
-from npformer.training.step import TrainStep
+from npformer.training.shards import Shards
 from npformer.typing import Array, HostArray
 
 #: The shards of one slot, one for each micro-batch that has rows for it.
@@ -71,7 +70,7 @@ class SlotRunner:
         self._width = slots // ranks.size
         self._kept: dict[tuple[int, int], Array] = {}  # sums that wait for others, by thread and leaves
 
-    def make(self, step: TrainStep, inputs: StepInputs) -> tuple[Array, Array | None]:
+    def make(self, step: Any, inputs: StepInputs) -> tuple[Array, Array | None]:
         """Make this step. Returns its loss (), and the gradient's norm (), if computed.
 
         Raises RankLostError if another rank has failed, DeviceMemoryError if a GPU's memory is full.
@@ -94,7 +93,7 @@ class SlotRunner:
         with one_blas_thread():
             return self.exchange.deal(work, items)
 
-    def _sum(self, step: TrainStep, inputs: StepInputs) -> Array:
+    def _sum(self, step: Any, inputs: StepInputs) -> Array:
         """The loss (); the batch's gradient is in the arena, or with a sharded optimiser in this rank's place of it."""
         ranks, flat = self.exchange.ranks, step.model.arena.grads
         loss: Array | None = capabilities_of(step.model).with_room(partial(self._own_slots, step, inputs))
@@ -117,7 +116,7 @@ class SlotRunner:
         own = slice(rank * self._width, (rank + 1) * self._width)
         return any(rows.start < rows.stop for micro in inputs.shares for rows, _ in micro[own])
 
-    def _own_slots(self, step: TrainStep, inputs: StepInputs) -> Array | None:
+    def _own_slots(self, step: Any, inputs: StepInputs) -> Array | None:
         """The loss () of this rank's slots, None if none has rows; the sum of their gradients is in the arena."""
         model, first = step.model, self.exchange.ranks.rank * self._width
         micros = shards_of(inputs, None)
@@ -164,7 +163,7 @@ class SlotRunner:
         losses = [self.shards.loss_of(thread, shard) for shard in leaf]
         return sum(losses[1:], start=losses[0])
 
-    def _update(self, step: TrainStep, inputs: StepInputs) -> Array | None:
+    def _update(self, step: Any, inputs: StepInputs) -> Array | None:
         """Clip and update, this rank's parts or all. Returns the norm () before clipping, if it was taken."""
         arena, clip_norm, exchange, norm = step.model.arena, step.clip_norm, self.exchange, None
         parts = exchange.own if self._is_sharded else exchange.parts

@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from npformer.training.signals import HeldInterrupt, stop_on_signals
+from npformer.run.signals import stop_on_signals
+from npformer.training.held_interrupt import HeldInterrupt
 
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -4,12 +4,13 @@ import pytest
 
 from npformer.errors import CheckpointError
 from npformer.run import RunDirectory, metrics
+from npformer.run.assemble import assemble
 from npformer.run.checkpoint import list_checkpoints
+from npformer.run.still_falling import suggest_more_steps
 from npformer.run.trained import load_latest
-from npformer.training import Evaluation, Trainer
-from npformer.training.assemble import assemble
-from npformer.training.still_falling import suggest_more_steps
-from tests.training.runs import Told, small_sections, stop_at
+from npformer.run.trainer import Trainer
+from npformer.training import Evaluation
+from tests.run.runs import Told, small_sections, stop_at
 
 TRAINING = {"steps": 9, "batch_size": 4, "eval_every": 1, "save_every": 4}
 LOSSES = [3.0, 2.0, 2.5, 2.0, 1.5, 1.6, 1.7, 1.4, 1.3]

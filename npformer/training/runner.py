@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
+from typing import Any
 
 from npformer.engine.capabilities import capabilities_of, run_eagerly
 from npformer.engine.compile_ahead import compile_ahead
-from npformer.engine.shards import Shards
 from npformer.errors import DeviceMemoryError
 from npformer.layers.batch_norm import Statistics
 from npformer.models import Model
 from npformer.optim import Rates
 from npformer.optim.step_inputs import Settings, StepInputs, shards_of
 from npformer.training.descent import update
-from npformer.training.step import TrainStep
+from npformer.training.shards import Shards
 from npformer.typing import Array
 
 
@@ -40,7 +40,7 @@ class Runner:
         self.compute = capabilities_of(model).capture(_update, _static_arguments, changes=_begun)
         self.begun = 0  # updates
 
-    def make(self, step: TrainStep, inputs: StepInputs) -> tuple[Array, Array | None]:
+    def make(self, step: Any, inputs: StepInputs) -> tuple[Array, Array | None]:
         """Run a step and count it. Returns its loss (), and the norm () of the gradient, if computed."""
         optimizer, before = step.optimizer, step.optimizer.t
         try:
@@ -57,7 +57,7 @@ class Runner:
                 raise DeviceMemoryError(f"{error}; an update was begun: this model is of no use", True) from None
             raise DeviceMemoryError(f"{error}. {self._what_fits(step, inputs)}") from None
 
-    def _compute(self, step: TrainStep, inputs: StepInputs) -> tuple[Array, Array | None]:
+    def _compute(self, step: Any, inputs: StepInputs) -> tuple[Array, Array | None]:
         """The step, captured if the backend can."""
         self.shards.look()
         if self.shards.may_record:
@@ -65,7 +65,7 @@ class Runner:
         work, before = partial(_update, (self, step), inputs), self.begun
         return capabilities_of(step.model).with_room(work, lambda: self.begun != before)  # type: ignore[no-any-return]
 
-    def _what_fits(self, step: TrainStep, of_step: StepInputs) -> str:
+    def _what_fits(self, step: Any, of_step: StepInputs) -> str:
         """Advice for the error, found by trying fewer and fewer rows without an update."""
         _, _, shares, inputs, targets = of_step
         size = targets.shape[0]
@@ -86,17 +86,18 @@ class Runner:
         return "Not even one sequence of this batch fits: make the model smaller, or its sequences shorter"
 
 
-def _static_arguments(subject: tuple[Runner, TrainStep]) -> Settings:
+def _static_arguments(subject: tuple[Runner, Any]) -> Settings:
     """The static arguments of a record of a step."""
-    return subject[1].settings()
+    settings: Settings = subject[1].settings()
+    return settings
 
 
-def _begun(subject: tuple[Runner, TrainStep]) -> int:
+def _begun(subject: tuple[Runner, Any]) -> int:
     """How many updates were begun."""
     return subject[0].begun
 
 
-def _update(subject: tuple[Runner, TrainStep], inputs: StepInputs) -> tuple[Array, Array | None]:
+def _update(subject: tuple[Runner, Any], inputs: StepInputs) -> tuple[Array, Array | None]:
     """The loss (), and the norm () of the gradient, if computed."""
     seen: list[Statistics] = []
     (loss,) = _loss(subject, inputs, seen)
@@ -104,7 +105,7 @@ def _update(subject: tuple[Runner, TrainStep], inputs: StepInputs) -> tuple[Arra
     return loss, update(subject[1].settings(), inputs.rates, seen, subject[1].interrupt)
 
 
-def _loss(subject: tuple[Runner, TrainStep], inputs: StepInputs, seen: list[Statistics] | None = None) -> tuple[Array]:
+def _loss(subject: tuple[Runner, Any], inputs: StepInputs, seen: list[Statistics] | None = None) -> tuple[Array]:
     """The loss () of a batch; its gradient is in the arena. BatchNorm statistics are appended to seen, if given."""
     runner, step = subject
     step.model.arena.zero_grad()

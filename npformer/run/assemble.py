@@ -14,21 +14,21 @@ from npformer.io.atomic_files import describe, write_atomically
 from npformer.models import Model, Transformer, build_model
 from npformer.optim import Adam, AdamW
 from npformer.run.checkpoint import Checkpoint
+from npformer.run.conditions import digest, versions
 from npformer.run.config_file import write_toml
 from npformer.run.directory import RunDirectory
+from npformer.run.journal import Listeners
+from npformer.run.memory import expect_memory
 from npformer.run.model_arrays import expect_arrays, model_arrays_of, table_of
 from npformer.run.option_types import shown
 from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions, complete
+from npformer.run.progress import Progress
+from npformer.run.start_from import extend, source_of
 from npformer.run.tasks import TASKS, Sections, with_defaults
 from npformer.run.trained import backend_of
-from npformer.training.conditions import digest, versions
-from npformer.training.journal import Listeners
-from npformer.training.memory import expect_memory
-from npformer.training.progress import Progress
-from npformer.training.start_from import extend, source_of
+from npformer.run.trainer import Trainer
+from npformer.run.world import CARD, SINGLE, World
 from npformer.training.step import TrainStep
-from npformer.training.trainer import Trainer
-from npformer.training.world import CARD, SINGLE, World
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from npformer.data.batches import padded
 from npformer.decoding import beam_search, greedy, sample
 from npformer.decoding.beams import LENGTH_PENALTY, penalty
 from npformer.models import Decoder, Encoder, Transformer
+from npformer.run.text_example import text_example
 from npformer.run.trained import Trained
 from npformer.training.evaluation import likeliest
-from npformer.training.text_example import text_example
 from npformer.typing import HostArray
 
 #: A text, and its score if it was found by a search.

@@ -9,11 +9,11 @@ from npformer.data import SequenceTask
 from npformer.errors import ConfigError, OutputError
 from npformer.optim import Adam, AdamW, Noam
 from npformer.run import RunDirectory, trained
+from npformer.run import assemble as module
+from npformer.run.assemble import assemble, write_run
 from npformer.run.checkpoint import save_checkpoint
 from npformer.run.trained import read_trained
-from npformer.training import assemble as module
-from npformer.training.assemble import assemble, write_run
-from tests.training.runs import failing, small_sections
+from tests.run.runs import failing, small_sections
 
 
 @pytest.fixture
