@@ -13,7 +13,7 @@ from benchmarks import page_tables
 from benchmarks.harness import Entry
 from benchmarks.options import answered, imports_of, new_parser, numbers
 from benchmarks.train_step import FORMS, of_each
-from npformer.cli.processes import starting
+from npformer.run.processes import starting
 
 COUNT = 2
 #: Name -> processes, slots, and whether they share the moments out.

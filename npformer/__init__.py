@@ -8,7 +8,6 @@ Each name is imported when it is first used, so a gradient check does not import
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from npformer._version import __version__
@@ -30,33 +29,12 @@ if TYPE_CHECKING:
     from npformer.see.record.trace import Trace, trace
     from npformer.training import TrainStep
 else:
-    #: The public names by the module that defines them.
-    _HOMES = {
-        "npformer.backend": ("Backend", "Ops", "Pair", "get_backend"),
-        "npformer.check": ("certify", "from_object", "from_process", "gradcheck", "tolerance"),
-        "npformer.decoding": ("beam_search", "greedy", "sample"),
-        "npformer.functional": ("AttentionMask",),
-        "npformer.interop": ("from_jax", "from_torch"),
-        "npformer.layers": ("RandomKey",),
-        "npformer.models": ("Decoder", "DecoderConfig", "Encoder", "EncoderConfig", "Transformer", "TransformerConfig"),
-        "npformer.optim": ("Adam", "AdamW", "Constant", "Noam", "WarmupCosine"),
-        "npformer.run": ("load", "save"),
-        "npformer.see.record": ("Trace", "bisect", "trace"),
-        "npformer.training": ("TrainStep",),
-        "npformer.run.summary": ("read_run",),
-    }
-    _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-    _PARTS = {"errors", "functional", "interop", "layers", *(home.partition(".")[2] for home in _HOMES)}
 
     def __getattr__(name):
         """Import a public name or a subpackage on first use, and keep it."""
-        if name in _HOME_OF:
-            value = getattr(import_module(_HOME_OF[name]), name)
-        elif name in _PARTS:
-            value = import_module(f"npformer.{name}")
-        else:
-            raise AttributeError(f"module 'npformer' has no attribute {name!r}")
-        globals()[name] = value
+        from npformer.late import public
+
+        value = globals()[name] = public(name)
         return value
 
     def __dir__():

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import npformer
-from npformer import functional
+from npformer import functional, late
 
 ROOT = Path(npformer.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 #: The storeys of the house, the ground floor first. A part may import the parts of lower storeys and itself.
 STOREYS = [
-    {"errors", "extras", "typing", "_version"},
+    {"errors", "extras", "late", "typing", "_version"},
     {"io"},
     {"functional"},
     {"backend"},
@@ -126,6 +126,24 @@ def test_imports_run_downwards():
     assert wrong(upwards) == {}
 
 
+def test_own_modules_are_imported_by_name_in_one_place_alone():
+    """By a text that begins with npformer, that is; a folder may look up its own files."""
+
+    def by_name(path):
+        calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call) and node.args]
+        asked = {ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func).endswith("import_module")}
+        own = f"npformer.{part_of(path)}."
+        return {text for text in asked if "npformer." in text and own not in text}
+
+    assert set(wrong(by_name)) == {"late.py"}
+    for asking, names in late.HIGHER.items():
+        assert "late" in own_parts(ROOT.parent / f"{asking.replace('.', '/')}.py")
+        for name in names:
+            home = ROOT.parent / name.replace(".", "/")
+            assert home.is_dir() or home.with_suffix(".py").is_file()
+            assert name.split(".")[1] not in allowed(asking.split(".")[1]), f"{name} stands below: a statement does"
+
+
 def test_foreign_packages_are_imported_where_they_belong():
     def elsewhere(path):
         foreign = {name.split(".")[0] for name, _ in imports(path)} - {"npformer"} - set(sys.stdlib_module_names)
@@ -170,7 +188,7 @@ def test_names_imported_late_are_those_of_the_types_and_of_all():
     written = tree_of(ROOT / "__init__.py")
     block = next(node for node in written.body if isinstance(node, ast.If))
     typed = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert typed | {"__version__"} == set(npformer.__all__) == {*npformer._HOME_OF, "__version__", *PARTS}
+    assert typed | {"__version__"} == set(npformer.__all__) == {*late.HOME_OF, "__version__", *PARTS}
     assert set(npformer.__all__) <= set(dir(npformer))
     with pytest.raises(AttributeError, match="module 'npformer' has no attribute 'gradchekc'"):
         npformer.gradchekc  # noqa: B018
@@ -178,7 +196,7 @@ def test_names_imported_late_are_those_of_the_types_and_of_all():
 
 def test_each_part_can_be_the_first_that_is_asked_for():
     """So late an import can begin anywhere: no part may rely on another that somebody imported before it."""
-    parts = sorted(npformer._PARTS)
+    parts = sorted(late.PARTS)
     code = (
         "import sys\n"
         f"for part in {parts}:\n"

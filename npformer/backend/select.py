@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from npformer.backend.cupy import NOT_INSTALLED, cupy_problem, plain_cupy_backen
 from npformer.errors import ConfigError, DeviceError
 from npformer.extras import install
 from npformer.io.progress_bar import say
+from npformer.late import higher
 
 KERNELS = ("auto", "plain", "numpy", "numba", "cuda")
 
@@ -105,8 +105,8 @@ def _numpy_backend(dtype: str, kernels: str, threads: int | None, precision: str
 
 
 def _with_engine(module: str, *options: Any) -> Backend:
-    """The backend with an engine, which is loaded by its name: the backend does not import what stands above it."""
-    backend: Backend = import_module(f"npformer.engine.{module}").with_engine(*options)
+    """The backend with an engine."""
+    backend: Backend = higher(f"npformer.engine.{module}").with_engine(*options)
     return backend
 
 
@@ -122,7 +122,7 @@ def numba_problem() -> str | None:
     if find_spec("numba") is None:
         return f"Numba is not installed; {install('fast')}"
     try:
-        import_module("npformer.engine.numba")
+        higher("npformer.engine.numba")
     except Exception as error:  # usually NumPy is too new for this Numba; the other kernels do not need it
         return f"Numba is installed but cannot be used ({type(error).__name__}: {error}); update it, or remove it"
     return None

@@ -19,8 +19,7 @@ from npformer.check import Case
 from npformer.check.adapters.user_file import UserCase
 from npformer.errors import ConfigError
 from npformer.io import progress_bar
-from npformer.io.printable import visible
-from npformer.io.terminal import COLOURS, GREEN, RED, YELLOW, folded, paint
+from npformer.io.terminal import COLOURS, GREEN, RED, YELLOW, folded, paint, say_error
 
 DEVICES = ("auto", "numpy", "cupy")
 
@@ -32,16 +31,6 @@ VERDICTS = {
     r"|^\d+ of \d+ (?:gradients|claims) (?:are|do) not\b",
     YELLOW: r"\bnot yet(?=;)|\bnot begun\b|KINK HERE|CANNOT TELL|PROVES NOTHING|^cannot tell(?= )|^  …",
 }
-
-
-def say(what: object) -> None:
-    """A message on standard error: an error, or work left undone.
-
-    npformer's own messages break a line only before two spaces. Any other line break comes from a name in the message
-    and is shown as \\n.
-    """
-    lines = str(what).split("\n  ")
-    print(folded("npformer: " + "\n  ".join(map(visible, lines)), sys.stderr), file=sys.stderr)
 
 
 def tell(report: str) -> None:
@@ -141,7 +130,7 @@ def expect_at_least_1(args: argparse.Namespace, name: str) -> None:
 def note(problem: str) -> None:
     """A message on standard error, if there is a problem."""
     if problem:
-        say(problem)
+        say_error(problem)
 
 
 def add_backend_of_checks(parser: argparse.ArgumentParser) -> None:

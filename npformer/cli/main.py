@@ -36,10 +36,10 @@ from npformer.cli import (
     trace,
     train,
 )
-from npformer.cli.common import Help, Parser, add_color, new_parser, say
+from npformer.cli.common import Help, Parser, add_color, new_parser
 from npformer.errors import NpformerError
 from npformer.io.progress_bar import show_bars
-from npformer.io.terminal import choose_colour
+from npformer.io.terminal import choose_colour, say_error
 
 EXAMPLES = f"""examples:
   npformer train reverse           reverse words, in {train.TAKES}
@@ -113,7 +113,7 @@ def _prepare_outputs() -> None:
 
 def _say(what: object, code: int) -> int:
     try:
-        say(what)
+        say_error(what)
     except OSError:  # nobody reads it
         _discard(sys.stderr)
     return code

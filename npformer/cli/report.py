@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from npformer.cli.common import expect_at_least_1, say
+from npformer.cli.common import expect_at_least_1
 from npformer.errors import ConfigError, NpformerError
 from npformer.io.output_files import OWN_PAGE, expect_place, write_file
 from npformer.io.printable import visible
-from npformer.io.terminal import folded
+from npformer.io.terminal import folded, say_error
 from npformer.run import RunDirectory
 from npformer.run.summary import RunSummary, summary_of
 from npformer.see.page.report import report_page
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             if len(left_out) + 1 == len(args.runs):
                 raise
             left_out.append(str(path))
-            say(f"{path} is left out: {error}")
+            say_error(f"{path} is left out: {error}")
     page = write_report(told, place, option)
     if args.json:
         runs = {"runs": [str(one.run.path) for one in told], "left_out": left_out}

@@ -12,25 +12,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.common import add_device, add_precision, say
-from npformer.cli.examples import held_out_lines
+from npformer.cli.common import add_device, add_precision
 from npformer.cli.given import changes_of, options_from_args, options_text, refuse_other_options
-from npformer.cli.rank import in_processes
 from npformer.cli.report import PAGE, write_report
 from npformer.data import Task
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, OutputError
 from npformer.io.percent import finite
 from npformer.io.printable import shell_words, visible
-from npformer.io.terminal import folded
+from npformer.io.terminal import folded, say_error
 from npformer.run import metrics
 from npformer.run.answers import Sampling, answer
 from npformer.run.assemble import Assembled
 from npformer.run.attention_example import task_attention_example
 from npformer.run.begin import begun, continued
+from npformer.run.held_out_lines import held_out_lines
 from npformer.run.journal import Listeners
 from npformer.run.option_types import kinds_of
 from npformer.run.options import SECTIONS
 from npformer.run.progress import measures
+from npformer.run.rank import in_processes
 from npformer.run.sinks import SINKS
 from npformer.run.still_falling import suggest_more_steps
 from npformer.run.summary import summarise
@@ -113,13 +113,13 @@ def run(args: argparse.Namespace) -> int:
     if args.options:
         print(options_text(args.task, args.json))
         return 0
-    return in_processes(args, partial(_train, args))
+    return in_processes(args.processes, args.words, partial(_train, args))
 
 
 def _train(args: argparse.Namespace, ranks: Any) -> int:
     """The same as one process of those that the communicator connects."""
     with _opened(args, World(ranks, args.shard_optimizer)) as (trainer, assembled):
-        if not args.json and trainer.writes:
+        if not args.json:
             print(_introduction(trainer, assembled), file=sys.stderr, flush=True)
         try:
             trainer.train()
@@ -209,7 +209,7 @@ def _report(trainer: Trainer, assembled: Assembled, evaluation: Evaluation) -> s
         told = summarise(trainer.run, assembled.options, trainer.step.model, checkpoint, trainer.task, evaluation)
         write_report([told], place, "report")
     except Exception as error:  # whatever it is, the run is trained and saved
-        say(f"warning: no report was written: {error or type(error).__name__}. The run is complete without it")
+        say_error(f"warning: no report was written: {error or type(error).__name__}. The run is complete without it")
         return None
     return str(place)
 

@@ -3,7 +3,6 @@
 ``npf.interop.torch``, the weights, is imported when it is first asked for: it needs the models, a check does not.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from npformer.check.adapters.jax_pair import from_jax
@@ -17,7 +16,9 @@ else:
         """Import the weights' module on first use."""
         if name != "torch":
             raise AttributeError(f"module 'npformer.interop' has no attribute {name!r}")
-        return import_module("npformer.interop.torch")
+        import npformer.interop.torch as weights
+
+        return weights
 
 
 __all__ = ["from_jax", "from_torch", "torch"]

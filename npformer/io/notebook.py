@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from npformer.late import higher
 
 
 class Displayed:
@@ -16,4 +16,4 @@ class Displayed:
 
     def _repr_html_(self) -> str:
         """Asked for by Jupyter. The pages are imported by name: they stand above all that they show."""
-        return str(import_module("npformer.see.page.notebook").html_of(self))
+        return str(higher("npformer.see.page.notebook").html_of(self))

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TextIO
 
+from npformer.io.printable import visible
+
 COLOURS = ("auto", "always", "never")
 GREEN, RED, YELLOW = "32", "31", "33"  # the codes of ANSI
 NARROWEST, USUAL, WIDEST = 60, 80, 100  # columns of prose; the usual ones where there is no terminal
@@ -107,6 +109,16 @@ def folded(text: str, stream: TextIO | None, hanging: str = "  ") -> str:
         return text
     width = columns(stream=stream)
     return "\n".join(_in_lines(line, width, hanging) for line in text.split("\n"))
+
+
+def say_error(what: object) -> None:
+    """A message on standard error: an error, or work left undone.
+
+    npformer's own messages break a line only before two spaces. Any other line break comes from a name in the message
+    and is shown as \\n.
+    """
+    lines = str(what).split("\n  ")
+    print(folded("npformer: " + "\n  ".join(map(visible, lines)), sys.stderr), file=sys.stderr)
 
 
 def _in_lines(line: str, width: int, hanging: str) -> str:

@@ -63,17 +63,16 @@ def begun(
         return assemble(sections, world=world)
 
     assembled = world.agreed(make, Assembled.conditions)
-    if not world.is_first:
-        yield assembled.trainer(RunDirectory(path or Path("runs"))), assembled
-        return
-    folder = RunDirectory.create(path, Path("runs"), assembled.options.run.task)
-    with folder.lock():
-        trainer = assembled.trainer(folder, Progress(assembled.options.training.steps), listeners)
+    root, task = Path("runs"), assembled.options.run.task
+    folder = RunDirectory.create(path, root, task) if world.is_first else RunDirectory(path or root)
+    with folder.lock() if world.is_first else nullcontext():
+        trainer = assembled.trainer(folder, listeners=listeners)
         if doubt := getattr(assembled.task, "doubt", ""):
             trainer.progress.say(f"npformer: warning: {doubt}")
         if assembled.note:
             trainer.progress.say(assembled.note)
-        write_run(folder, assembled)
+        if world.is_first:
+            write_run(folder, assembled)
         yield trainer, assembled
 
 
@@ -99,17 +98,13 @@ def continued(
     folder = world.agreed(open_it)
     with folder.lock() if world.is_first else nullcontext():
         checkpoint, assembled = world.agreed(load, conditions)  # all have read the files
-        if not world.is_first:
-            trainer = assembled.trainer(folder)
-            trainer.restore(checkpoint)
-            yield trainer, assembled
-            return
         progress = Progress(assembled.options.training.steps, checkpoint.step)
         trainer = assembled.trainer(folder, progress, listeners)
         trainer.restore(checkpoint)
-        tidy(folder, assembled)
+        if world.is_first:
+            tidy(folder, assembled)
         if note := schedule_note(folder, checkpoint, assembled):
-            progress.say(note)
+            trainer.progress.say(note)
         if is_changed(checkpoint, assembled):
             trainer.save(checkpoint.score)
         yield trainer, assembled

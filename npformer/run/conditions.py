@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from importlib import import_module
 
 import numpy as np
 
@@ -30,14 +29,18 @@ def versions(backend: Backend) -> dict[str, str]:
         "kernels": backend.kernels,
     }
     if backend.kernels == "numba":
-        here["products"] = import_module("npformer.engine.numba.intel").product_library()
+        from npformer.engine.numba.intel import product_library  # only where Numba is
+
+        here["products"] = product_library()
     core = blas_core() if backend.name == "numpy" else None
     if core is not None:
         here["BLAS core"] = core
     if backend.name != "cupy":
         return here
     if backend.engine is not None:
-        here["cuBLAS"] = import_module("npformer.engine.cupy.blas").version()
+        from npformer.engine.cupy.blas import version  # only where CuPy is
+
+        here["cuBLAS"] = version()
     of_device: dict[str, str] = backend.device.versions  # type: ignore[attr-defined]
     return here | of_device | {"device": backend.device.name, "precision": backend.precision}
 

@@ -33,6 +33,7 @@ from npformer.run.model_arrays import copy_arrays, model_arrays, model_arrays_of
 from npformer.run.options import TrainingOptions
 from npformer.run.progress import Progress, TimeLeft
 from npformer.run.signals import StopRequest, stop_on_signals
+from npformer.run.world import World
 from npformer.training.evaluation import Evaluation, evaluate_task
 from npformer.training.step import TrainStep
 from npformer.typing import HostArrays, Tensors
@@ -92,7 +93,7 @@ class Trainer:
         self.task = task
         self.step = step
         self.options = options
-        self.writes = step.ranks is None or step.ranks.rank == 0  # of several processes the first one does
+        self.writes = World(step.ranks).is_first
         self.progress = (progress or Progress(options.steps)) if self.writes else Progress(0, stream=StringIO())
         self.last_evaluation: Evaluation | None = None
         self._identity, self._config = dict(identity or {}), config

@@ -21,7 +21,7 @@ class World(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes the run's files, and prints."""
+        """Whether this process writes the run's files and tells of it: one of several does."""
         return self.ranks is None or bool(self.ranks.rank == 0)
 
     def agreed(self, make: Callable[[], Made], conditions: Callable[[Made], Mapping[str, str]] = lambda _: {}) -> Made:

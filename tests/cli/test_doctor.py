@@ -134,7 +134,7 @@ def test_a_numba_that_cannot_be_imported(cli, monkeypatch):
         raise ImportError("Numba needs NumPy 2.3 or less. Got NumPy 2.5.")
 
     monkeypatch.setattr(select, "find_spec", lambda name: name)
-    monkeypatch.setattr(select, "import_module", fails)
+    monkeypatch.setattr(select, "higher", fails)
     monkeypatch.setattr(doctor, "_version", lambda name: "0.1")
     done = cli("doctor --json").fine()
     assert "cannot be used (ImportError: Numba needs NumPy 2.3 or less. Got NumPy 2.5.)" in done.document["Numba"]

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from npformer.cli import processes, rank
 from npformer.cli.main import main
-from npformer.cli.processes import CHANNEL
 from npformer.engine.mpi import Place
 from npformer.errors import CheckpointError, RankLostError
 from npformer.extras import install
+from npformer.run import processes, rank
 from npformer.run.checkpoint import latest_checkpoint, load_checkpoint
+from npformer.run.processes import CHANNEL
 from tests.cli.conftest import SMALL, assignments
 from tests.mpi import mpi_problem
 
@@ -51,7 +51,7 @@ WAITS = """
 #: A launcher of one process whose MPI waits for another one that has died before its first word.
 HANGS = """
 import os, socket
-from npformer.cli.processes import CHANNEL, HELLO, KINDS
+from npformer.run.processes import CHANNEL, HELLO, KINDS
 print("words of the launcher", flush=True)
 channel = socket.socket(*KINDS)
 channel.connect(os.environ[CHANNEL])

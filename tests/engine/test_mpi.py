@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from npformer.cli.processes import starting
 from npformer.engine import mpi
 from npformer.engine.mpi import CARDS, LAUNCHERS, Place, launched
 from npformer.errors import RankLostError
+from npformer.run.processes import starting
 from tests.mpi import mpi_problem
 
 #: Each rank prints what has arrived: lengths differ, and one is 0.

@@ -6,30 +6,32 @@ alone, such as a full disk, is told by that one with its rank, and MPI ends the 
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable
-from contextlib import nullcontext, redirect_stderr, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from typing import Any
 
-from npformer.cli.common import say
-from npformer.cli.processes import CHANNEL, HELLO, JOINED, KINDS, launch
 from npformer.engine.mpi import MpiRank, Place, connect, launched
 from npformer.errors import ConfigError, NpformerError, RankLostError
+from npformer.io.terminal import say_error
+from npformer.run.processes import CHANNEL, HELLO, JOINED, KINDS, launch
 
 #: What trains: from a communicator, None for one process, to the exit code.
 Train = Callable[[Any], int]
 
 
-def in_processes(args: argparse.Namespace, train: Train) -> int:
-    """train here, as one process or one of those of a launcher, or in so many new ones. Returns the exit code."""
-    place, count = launched(), args.processes
+def in_processes(count: int | None, words: Sequence[str], train: Train) -> int:
+    """train here, as one process or one of those of a launcher, or in count new ones, which are given these words.
+
+    Returns the exit code.
+    """
+    place = launched()
     if count is not None and count < 1:
         raise ConfigError(f"--processes: expected an integer >= 1, got {count}")
     if place is not None:
@@ -45,7 +47,7 @@ def in_processes(args: argparse.Namespace, train: Train) -> int:
             "--processes: expected mpiexec to tell each process its number, as MPICH's, Open MPI's and Slurm's do, got "
             "none; start with another launcher, without --processes, or unset " + CHANNEL
         )
-    return train(None) if count in (None, 1) else launch(count, args.words)
+    return train(None) if count in (None, 1) else launch(count, words)
 
 
 def _as_rank(place: Place, train: Train) -> int:
@@ -55,7 +57,7 @@ def _as_rank(place: Place, train: Train) -> int:
     try:
         ranks = connect(place)
         tell(JOINED)
-        with redirect_stderr(StringIO()) if place.rank else nullcontext():  # the first one warns, and shows bars
+        with _silence() if place.rank else nullcontext():
             code = train(ranks)
         sys.stdout.flush()
     except BaseException as error:
@@ -71,6 +73,13 @@ def _as_rank(place: Place, train: Train) -> int:
         ranks.abort(code)
     tell(bytes([code]))
     return code
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Within this nothing is shown: the first rank speaks for all, and warns, and shows bars."""
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        yield
 
 
 def _join(place: Place) -> Callable[[bytes], None]:
@@ -121,5 +130,5 @@ def _explain(place: Place, error: BaseException) -> None:
         traceback.print_exception(error)
     told = str(error) or type(error).__name__
     with suppress(OSError):
-        say(told if place.rank == 0 else f"rank {place.rank} of {place.size}: {told}")
+        say_error(told if place.rank == 0 else f"rank {place.rank} of {place.size}: {told}")
         sys.stderr.flush()

@@ -27,10 +27,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
-from npformer.cli.common import say
 from npformer.errors import ConfigError
 from npformer.extras import install
 from npformer.io.seconds import now, since
+from npformer.io.terminal import say_error
 from npformer.run.signals import STOPPING
 
 #: The environment variable with the socket's path, and the form of the first word about a process.
@@ -201,14 +201,14 @@ class _Ranks:
             return self._codes.get(0, 128 + self._signals[0])
         lost = next((rank for rank in self._gone if rank not in self._codes), None)
         if lost is not None:
-            say(
+            say_error(
                 f"rank {lost} of {self._count}: expected to train on, but process {self._pids[lost]} has ended without "
                 "a word, as when it is killed or memory runs out; all have ended; if a checkpoint was saved, go on "
                 "from it with: npformer train --resume RUN"
             )
             return 1
         if len(self._codes) < self._count:
-            say(
+            say_error(
                 f"mpiexec: expected to start {self._count} processes, got {self._joined} that MPI has connected, and "
                 f"exit code {self._process.returncode}: {said}"
             )

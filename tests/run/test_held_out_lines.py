@@ -2,8 +2,8 @@
 
 import pytest
 
-from npformer.cli import examples
-from npformer.cli.examples import example_lines
+from npformer.run import held_out_lines as examples
+from npformer.run.held_out_lines import example_lines
 
 LONG = "thirteen thousand eight hundred and ninety-four"
 RIGHT = "treize mille huit cent quatre-vingt-quatorze"
