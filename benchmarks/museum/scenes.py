@@ -15,7 +15,7 @@ from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
 from npformer.run import RunDirectory, TrainingOptions, load_checkpoint
 from npformer.run.checkpoint import latest_checkpoint
-from npformer.run.progress import Progress
+from npformer.run.progress import RunProgress
 from npformer.run.trainer import Trainer
 from npformer.training import TrainStep
 
@@ -61,7 +61,7 @@ def resumed(backend):
             step = TrainStep(built, Adam(built.arena), seed=3, schedule=WarmupCosine(0.01, 2, 8))
             often = {"log_every": 100, "eval_every": 100, "save_every": 100}
             options = TrainingOptions(steps=stop, warmup_steps=1, batch_size=4, final_examples=1, **often)
-            trainer = Trainer(run, task, step, options, progress=Progress(stop, stream=io.StringIO()))
+            trainer = Trainer(run, task, step, options, progress=RunProgress(stop, stream=io.StringIO()))
             latest = latest_checkpoint(run.checkpoints)
             if latest is not None:
                 trainer.restore(load_checkpoint(latest))

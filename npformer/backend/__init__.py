@@ -5,7 +5,8 @@ the folder of kernels, ``ops`` is the table that they enter, and ``fallback`` ch
 pair by the dtype of each call. ``cuda`` holds the kernels of a GPU, ``cupy`` its memory and launches.
 """
 
-from npformer.backend.arena import Arena, Run, Segment
+
+from npformer.backend.arena import Arena, Segment, SegmentRun
 from npformer.backend.backend import Backend, Device, NumpyDevice
 from npformer.backend.cupy import cupy_problem
 from npformer.backend.ops import PLAIN, Ops, Pair, plain_pair, with_bits
@@ -19,8 +20,8 @@ __all__ = [
     "NumpyDevice",
     "Ops",
     "Pair",
-    "Run",
     "Segment",
+    "SegmentRun",
     "cupy_problem",
     "get_backend",
     "plain_pair",

@@ -52,7 +52,7 @@ def expect_unique(names: Iterable[str]) -> None:
         raise ConfigError(f"{', '.join(twice)}: expected a name for each parameter, got one for several; rename them")
 
 
-class Run(NamedTuple):
+class SegmentRun(NamedTuple):
     """Adjacent trainable segments with equal settings: one slice, one update."""
 
     where: slice
@@ -184,17 +184,17 @@ class Arena:
             )
         self.segments = tuple(replace(s, **changes) if is_meant(s) else s for s in self.segments)
 
-    def runs(self, *, decaying: bool = True) -> Iterator[Run]:
+    def runs(self, *, decaying: bool = True) -> Iterator[SegmentRun]:
         """The trainable segments, adjacent ones with equal settings joined; not decaying: weight_decay 0 for all."""
-        current: Run | None = None
+        current: SegmentRun | None = None
         for segment in (s for s in self.segments if s.trainable):
             settings = (segment.lr_scale, segment.weight_decay if decaying else 0.0)
             if current is not None and settings == current[1:] and self._touch(current.where, segment):
-                current = Run(slice(current.where.start, segment.stop), *settings)
+                current = SegmentRun(slice(current.where.start, segment.stop), *settings)
                 continue
             if current is not None:
                 yield current
-            current = Run(slice(segment.start, segment.stop), *settings)
+            current = SegmentRun(slice(segment.start, segment.stop), *settings)
         if current is not None:
             yield current
 

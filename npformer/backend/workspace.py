@@ -35,7 +35,7 @@ class PoolFull(MemoryError):
     """A pool would exceed its limit of bytes."""
 
 
-class Buffer:
+class PooledBuffer:
     """Memory of a pool."""
 
     __slots__ = ("memory", "size", "start", "used")
@@ -58,7 +58,7 @@ class Pool:
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit
         self.sizes: list[int] = []
-        self.buffers: list[Buffer] = []
+        self.buffers: list[PooledBuffer] = []
         self._owned: set[int] = set()
         self._takes = 0
         self._peak = 0.0
@@ -74,7 +74,7 @@ class Pool:
                 self.buffers[i].used = self._takes
                 return self.buffers[i].memory, self.buffers[i].start
         self._make_room(size)
-        buffer = Buffer(size)
+        buffer = PooledBuffer(size)
         buffer.used = self._takes
         place = bisect_left(self.sizes, size)
         self.sizes.insert(place, size)
@@ -109,20 +109,20 @@ class Pool:
             self.sizes = [buffer.size for buffer in self.buffers]
             self._owned = {id(buffer.memory) for buffer in self.buffers}
 
-    def _unused(self) -> list[Buffer]:
+    def _unused(self) -> list[PooledBuffer]:
         return [self.buffers[i] for i in range(len(self.buffers)) if sys.getrefcount(self.buffers[i].memory) == _UNUSED]
 
 
 def _count_of_unused() -> int:
     """The getrefcount, in this interpreter, of a buffer to which only the pool refers."""
-    buffers = [Buffer(1)]
+    buffers = [PooledBuffer(1)]
     return [sys.getrefcount(buffers[i].memory) for i in range(len(buffers))][0]  # noqa: RUF015 - as ``take`` asks
 
 
 _UNUSED = _count_of_unused()
 
 
-class _Here(threading.local):
+class _ThisThread(threading.local):
     """The pool and the class of this thread's arrays."""
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class _Here(threading.local):
         self.least = SMALL  # bytes; smaller arrays are left to NumPy
 
 
-_here = _Here()
+_here = _ThisThread()
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> HostArray:

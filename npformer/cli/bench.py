@@ -17,7 +17,7 @@ from npformer.errors import ConfigError
 from npformer.io.percent import percent
 from npformer.io.terminal import folded
 from npformer.models.presets import PRESETS, Preset
-from npformer.training.bench import Budget, Profile, StepTimes, profile_step, time_steps
+from npformer.training.bench import Profile, Repetitions, StepTimes, profile_step, time_steps
 
 SECONDS = 5.0
 NAMES = 10  # columns of the names in the summary
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     expect_at_least_1(args, "steps")
     if args.seconds is not None and not 0 < args.seconds < float("inf"):
         raise ConfigError(f"--seconds: expected a number > 0, got {args.seconds}")
-    budget, preset = Budget(args.steps, SECONDS if args.seconds is None else args.seconds), PRESETS[args.size]
+    budget, preset = Repetitions(args.steps, SECONDS if args.seconds is None else args.seconds), PRESETS[args.size]
     preset.config(args.dropout)  # refused before anything is printed
     threads = 1 if args.profile else None
     backend = get_backend(args.device, args.dtype, kernels=args.kernels, threads=threads, precision=args.precision)

@@ -13,7 +13,7 @@ from typing import Any
 from npformer.errors import ConfigError
 from npformer.io.terminal import fill, width_of
 from npformer.run.config_file import parse_assignment, read_toml
-from npformer.run.option_table import Row, option_rows
+from npformer.run.option_table import OptionRow, option_rows
 from npformer.run.options import SECTIONS
 from npformer.run.tasks import TASKS
 
@@ -93,7 +93,7 @@ def options_text(task: str | None, as_json: bool) -> str:
     )
 
 
-def table(rows: Sequence[Row], width: int | None) -> str:
+def table(rows: Sequence[OptionRow], width: int | None) -> str:
     """Sections one below the other; a meaning is wrapped to the width of a terminal, or on one line without one."""
     cells = [(row.name, row.kind, row.default) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -105,7 +105,7 @@ def table(rows: Sequence[Row], width: int | None) -> str:
     return "\n".join(lines)
 
 
-def _lines(row: Row, widths: Sequence[int], width: int | None) -> list[str]:
+def _lines(row: OptionRow, widths: Sequence[int], width: int | None) -> list[str]:
     name, kind, default = widths
     head = f"  {row.name:<{name}}  {row.default:<{default}}  "
     told = f"{row.meaning} ({row.kind})"

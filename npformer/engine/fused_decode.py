@@ -33,8 +33,7 @@ from npformer.layers.encoder_layer import EncoderLayer
 from npformer.layers.owner import version_of
 from npformer.layers.stacks import DecoderStack, EncoderStack
 from npformer.models import Decoder, Transformer
-from npformer.models.inputs import next_tokens, token_ids
-from npformer.models.token_input import embed
+from npformer.models.inputs import embed, next_tokens, token_ids
 from npformer.typing import Array, HostArray
 
 #: model -> (the version for which a kernel was prepared, the kernel).

@@ -25,19 +25,19 @@ LAUNCHERS = (
 CARDS = "CUDA_VISIBLE_DEVICES"
 
 
-class Place(NamedTuple):
+class RankInfo(NamedTuple):
     """Which of how many processes a launcher says that this one is."""
 
     rank: int
     size: int
 
 
-def launched() -> Place | None:
+def launched() -> RankInfo | None:
     """This process's place; None if no launcher started it, or it alone."""
     for size, rank in LAUNCHERS:
         count = os.environ.get(size, "")
         if count.isdecimal() and int(count) > 1:
-            return Place(int(os.environ.get(rank, "0")), int(count))
+            return RankInfo(int(os.environ.get(rank, "0")), int(count))
     return None
 
 
@@ -76,7 +76,7 @@ class MpiRank(Communicator):
         os._exit(code)  # MPICH returns if a process was killed
 
 
-def connect(place: Place) -> MpiRank:
+def connect(info: RankInfo) -> MpiRank:
     """The communicator of this process, which sees one GPU if there are several. Raises ConfigError on every rank."""
     try:
         with catch_warnings(action="ignore", category=RuntimeWarning):  # of another launcher, which is told below
@@ -85,10 +85,10 @@ def connect(place: Place) -> MpiRank:
         raise _refused(
             f"processes: expected mpi4py and a library of MPI, got {type(error).__name__}: {error}; {install('mpi')}"
         ) from error
-    if place.size != MPI.COMM_WORLD.size:
+    if info.size != MPI.COMM_WORLD.size:
         library = " ".join(MPI.Get_library_version().split("\n")[0].strip("\x00").split())
         raise _refused(
-            f"processes: expected {place.size}, as the launcher started, got {MPI.COMM_WORLD.size} that know of each "
+            f"processes: expected {info.size}, as the launcher started, got {MPI.COMM_WORLD.size} that know of each "
             f"other: mpi4py uses another MPI than the launcher's, {library}; start with that one's mpiexec, or by "
             "--processes"
         )

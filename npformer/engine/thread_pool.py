@@ -62,7 +62,7 @@ class _Task:
                 pass
 
 
-class _Here(threading.local):
+class _OwnPool(threading.local):
     """Whether this thread is running a pool's job."""
 
     busy = False
@@ -145,7 +145,7 @@ def _new_thread() -> SimpleQueue[_Task]:
     return inbox
 
 
-_here = _Here()
+_here = _OwnPool()
 _turn = threading.Lock()
 _pools: WeakSet[ThreadPool] = WeakSet()
 

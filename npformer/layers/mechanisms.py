@@ -124,7 +124,7 @@ class Local(Owner):
 
 
 @dataclass
-class Sums:
+class AttentionSums:
     """Σ φ(k)ᵀ v' over the keys so far: the past of linear attention, whose size does not grow.
 
     The sums before the newest tokens are kept, so that an interrupted step can be repeated.
@@ -140,11 +140,11 @@ class Sums:
             self.before, self.position = self.state, position
         return self.before
 
-    def select(self, rows: Array, length: int) -> Sums:
+    def select(self, rows: Array, length: int) -> AttentionSums:
         chosen = namespace(self.state).take(self.up_to(length), rows, axis=0)
-        return Sums(chosen, chosen, length)
+        return AttentionSums(chosen, chosen, length)
 
-    def reorder(self, moves: Moves, length: int) -> Sums:
+    def reorder(self, moves: Moves, length: int) -> AttentionSums:
         xp, sums = namespace(self.state), self.up_to(length)
         self.before = self.state = xp.take(sums, xp.asarray(moves.rows, device=device_of(sums)), axis=0)
         return self
@@ -167,12 +167,12 @@ class LinearAttention(Owner):
     def weights(self, q: Array, k: Array, mask: AttentionMask, bias: Array | None) -> Array:
         return linear_attention_weights(q, k, mask)
 
-    def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> Sums:
+    def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> AttentionSums:
         zeros = backend.zeros((batch, heads, width, width + 1))
-        return Sums(zeros, zeros)
+        return AttentionSums(zeros, zeros)
 
     def step(
-        self, ops: Ops, q: Array, k: Array, v: Array, past: Sums, mask: AttentionMask, bias: Array | None
+        self, ops: Ops, q: Array, k: Array, v: Array, past: AttentionSums, mask: AttentionMask, bias: Array | None
     ) -> Array:
         out, past.state = linear_attention_step(q, k, v, past.up_to(mask.query_offset), mask)
         return out

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
+from typing import Any, Literal, Protocol, TypeAlias
 
 from npformer.backend import Backend
 from npformer.errors import ConfigError
@@ -34,19 +33,3 @@ def make_norm(norm: str, d_model: int, backend: Backend) -> Norm:
     if norm not in NORMS:
         raise ConfigError(f"norm: expected one of {', '.join(NORMS)}, got {norm!r}")
     return NORMS[norm](d_model, backend=backend)
-
-
-def joins(norm: Any) -> TypeGuard[LayerNorm]:
-    """Whether norm computes the residual sum and itself in one kernel, by its ``join``.
-
-    A join belongs to the forward and backward of its class: a subclass, or an object, that has its own joins no longer.
-    """
-    kind: Any = type(norm)
-    patched = getattr(norm, "__dict__", {})
-    return "forward" not in patched and "backward" not in patched and _joins(kind)
-
-
-@lru_cache(maxsize=256)
-def _joins(kind: type) -> bool:
-    owner = next((base for base in kind.__mro__ if {"forward", "backward", "join"} & vars(base).keys()), kind)
-    return "join" in vars(owner)

@@ -37,14 +37,16 @@ Wilber & Belongie 2016, arXiv:1605.06431.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeGuard
 
 from npformer.backend import Backend
 from npformer.backend.backend import Branches
 from npformer.errors import ConfigError
 from npformer.layers.call_tree import Context
 from npformer.layers.layer import Layer
-from npformer.layers.norms import Norm, joins
+from npformer.layers.layer_norm import LayerNorm
+from npformer.layers.norms import Norm
 from npformer.typing import Array
 
 NORM_ORDERS = ("post", "pre")
@@ -136,3 +138,19 @@ def expect_norm_order(norm_order: str) -> None:
     """Raise ConfigError unless norm_order is "post" or "pre"."""
     if norm_order not in NORM_ORDERS:
         raise ConfigError(f"norm_order: expected 'post' or 'pre', got {norm_order!r}")
+
+
+def joins(norm: Any) -> TypeGuard[LayerNorm]:
+    """Whether norm computes the residual sum and itself in one kernel, by its ``join``.
+
+    A join belongs to the forward and backward of its class: a subclass, or an object, that has its own joins no longer.
+    """
+    kind: Any = type(norm)
+    patched = getattr(norm, "__dict__", {})
+    return "forward" not in patched and "backward" not in patched and _joins(kind)
+
+
+@lru_cache(maxsize=256)
+def _joins(kind: type) -> bool:
+    owner = next((base for base in kind.__mro__ if {"forward", "backward", "join"} & vars(base).keys()), kind)
+    return "join" in vars(owner)

@@ -12,14 +12,14 @@ from npformer.layers.parameter import Buffer, Parameter, ParameterView
 HEADER = ("part", "class", "parameters", "arrays")
 
 
-class Part(NamedTuple):
+class TreePart(NamedTuple):
     """A layer within another, and what is in it. Equal neighbours in a list are one part."""
 
     name: str  # as the attribute around it calls it: "layers.0", or "layers.0–5" for six equal ones
     kind: str  # its class
     trained: int  # numbers; a tied parameter counts once, where it comes first
     arrays: tuple[tuple[str, str], ...]  # name and shape of each of its own parameters and buffers
-    inside: tuple[Part, ...]
+    inside: tuple[TreePart, ...]
     times: int = 1
 
     def rows(self, depth: int = 0) -> Iterator[tuple[str, ...]]:
@@ -33,7 +33,7 @@ class Part(NamedTuple):
             yield from part.rows(depth + 1)
 
 
-def tree_of(layer: Any) -> Part:
+def tree_of(layer: Any) -> TreePart:
     """A layer or model with all its parts."""
     return _part("", layer, "", {}, ())
 
@@ -45,9 +45,9 @@ def tree_text(layer: Any) -> str:
     return "\n".join(f"{n:<{name}}  {k:<{kind}}  {c:>{count}}  {a}".rstrip() for n, k, c, a in rows)
 
 
-def _part(name: str, layer: Any, path: str, first: dict[tuple[int, str], str], around: tuple[Any, ...]) -> Part:
+def _part(name: str, layer: Any, path: str, first: dict[tuple[int, str], str], around: tuple[Any, ...]) -> TreePart:
     """first: block of memory and part of it -> the dotted name under which it was met first; it is added to."""
-    count, arrays, inside = 0, list[tuple[str, str]](), list[Part]()
+    count, arrays, inside = 0, list[tuple[str, str]](), list[TreePart]()
     for key, thing in layer._members():
         if not isinstance(thing, Owner) or any(thing is each for each in (*around, layer)):
             continue
@@ -59,7 +59,7 @@ def _part(name: str, layer: Any, path: str, first: dict[tuple[int, str], str], a
             arrays.append((kept.name, shape + known))
             count += 0 if known else int(kept.data.size)
     count += sum(part.trained for part in inside)
-    return Part(name, type(layer).__name__, count, tuple(arrays), tuple(_joined(inside)))
+    return TreePart(name, type(layer).__name__, count, tuple(arrays), tuple(_joined(inside)))
 
 
 def _kept(thing: Any) -> Iterable[Any]:
@@ -80,7 +80,7 @@ def _known(kept: Any, name: str, first: dict[tuple[int, str], str]) -> str:
     return ""
 
 
-def _joined(parts: Iterable[Part]) -> Iterator[Part]:
+def _joined(parts: Iterable[TreePart]) -> Iterator[TreePart]:
     """The parts, with neighbours in a list that are equal but for their numbers as one."""
     for _, group in groupby(parts, key=lambda part: (part.name.rpartition(".")[0] or part.name, part[1:])):
         one, *others = group

@@ -22,9 +22,8 @@ from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import CacheStack, Context, DecodeState, EncoderStack
 from npformer.models.config import DecoderConfig
-from npformer.models.inputs import next_tokens
+from npformer.models.inputs import embed, embed_backward, new_output, next_tokens, position_rows
 from npformer.models.one_sequence import OneSequence
-from npformer.models.token_input import embed, embed_backward, new_output, position_rows
 from npformer.typing import Array, HostArray
 
 

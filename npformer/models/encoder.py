@@ -21,8 +21,8 @@ from npformer.functional import AttentionMask
 from npformer.functional.arrays import device_of, namespace
 from npformer.layers import CacheStack, Context, EncoderStack
 from npformer.models.config import EncoderConfig
+from npformer.models.inputs import embed, embed_backward, new_output
 from npformer.models.one_sequence import OneSequence
-from npformer.models.token_input import embed, embed_backward, new_output
 from npformer.typing import Array
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from npformer.backend import Backend, get_backend
 from npformer.layers import INFERENCE, AttentionRecorder, CacheStack, Context, Dropout, Layer, RandomKey
 from npformer.models.config import DecoderConfig, EncoderConfig
-from npformer.models.inputs import token_ids
-from npformer.models.token_input import new_embedding, new_positions
+from npformer.models.inputs import new_embedding, new_positions, token_ids
 from npformer.typing import Array
 
 if TYPE_CHECKING:

@@ -45,14 +45,14 @@ def model_of_shapes(config: ModelConfig, limit: Limit | None = None) -> Model:
     return build_model(config, backend=backend, seed=no_seed)
 
 
-class _Shape:
+class _ShapeAlone:
     """An array without numbers: reading gives shapes, writing does nothing."""
 
     def __init__(self, *shape: int) -> None:
         self.shape, self.ndim = shape, len(shape)
 
-    def __getitem__(self, where: Any) -> _Shape:
-        return _Shape(*np.broadcast_to(np.int8(0), self.shape)[where].shape)
+    def __getitem__(self, where: Any) -> _ShapeAlone:
+        return _ShapeAlone(*np.broadcast_to(np.int8(0), self.shape)[where].shape)
 
     def __setitem__(self, where: Any, value: Any) -> None:
         pass
@@ -67,15 +67,15 @@ class _Shape:
         parts, axis = arguments[0], options["axis"]
         sizes = list(parts[0].shape)
         sizes[axis] = sum(part.shape[axis] for part in parts)
-        return _Shape(*sizes)
+        return _ShapeAlone(*sizes)
 
 
 class _Functions:
     """The functions of the array API that model constructors call. A class can be put into a set, as some ask."""
 
     zeros_like = staticmethod(lambda x: x)
-    reshape = staticmethod(lambda x, shape: _Shape(*shape))
-    matrix_transpose = staticmethod(lambda x: _Shape(*x.shape[:-2], x.shape[-1], x.shape[-2]))
+    reshape = staticmethod(lambda x, shape: _ShapeAlone(*shape))
+    matrix_transpose = staticmethod(lambda x: _ShapeAlone(*x.shape[:-2], x.shape[-1], x.shape[-2]))
 
 
 class _NoDraws(np.random.Generator):
@@ -85,10 +85,10 @@ class _NoDraws(np.random.Generator):
         super().__init__(np.random.PCG64(0))
 
     def uniform(self, low: Any, high: Any, size: Any) -> Any:  # type: ignore[override]
-        return _Shape(*size)
+        return _ShapeAlone(*size)
 
     def normal(self, mean: Any, deviation: Any, size: Any) -> Any:  # type: ignore[override]
-        return _Shape(*size)
+        return _ShapeAlone(*size)
 
 
 class _Nowhere:
@@ -108,7 +108,7 @@ class _Shapes(Backend):
 
     def array(self, host: Any) -> Any:
         self.limit.take(host.shape)
-        return _Shape(*host.shape)
+        return _ShapeAlone(*host.shape)
 
     def zeros(self, shape: Shape) -> Any:
-        return _Shape(*shape)
+        return _ShapeAlone(*shape)

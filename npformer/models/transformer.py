@@ -48,8 +48,16 @@ from npformer.layers import (
     RandomKey,
 )
 from npformer.models.config import TransformerConfig
-from npformer.models.inputs import next_tokens, token_ids
-from npformer.models.token_input import embed, embed_backward, new_embedding, new_output, new_positions, position_rows
+from npformer.models.inputs import (
+    embed,
+    embed_backward,
+    new_embedding,
+    new_output,
+    new_positions,
+    next_tokens,
+    position_rows,
+    token_ids,
+)
 from npformer.typing import Array
 
 if TYPE_CHECKING:

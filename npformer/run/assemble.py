@@ -22,12 +22,12 @@ from npformer.run.memory import expect_memory
 from npformer.run.model_arrays import expect_arrays, model_arrays_of, table_of
 from npformer.run.option_types import shown
 from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions, complete
-from npformer.run.progress import Progress
+from npformer.run.progress import RunProgress
 from npformer.run.start_from import extend, source_of
 from npformer.run.tasks import TASKS, Sections, with_defaults
 from npformer.run.trained import backend_of
 from npformer.run.trainer import Trainer
-from npformer.run.world import CARD, SINGLE, World
+from npformer.run.world import GPU, SINGLE, World
 from npformer.training.step import TrainStep
 
 
@@ -54,11 +54,11 @@ class Assembled:
         here = versions(model.backend)
         del here["threads"]
         begin = {"options": self.config(), "weights": digest({"": model.backend.host(model.arena.values)})}
-        card = {CARD: name} if (name := getattr(model.backend.device, "card", "")) else {}
-        return {"npformer": __version__, "data": str(self.identity)} | here | begin | card
+        gpu = {GPU: name} if (name := getattr(model.backend.device, "card", "")) else {}
+        return {"npformer": __version__, "data": str(self.identity)} | here | begin | gpu
 
     def trainer(
-        self, run: RunDirectory, progress: Progress | None = None, listeners: Listeners | None = None
+        self, run: RunDirectory, progress: RunProgress | None = None, listeners: Listeners | None = None
     ) -> Trainer:
         """The Trainer of these parts in the run's folder."""
         training = self.options.training

@@ -20,7 +20,7 @@ from npformer.run.directory import RunDirectory
 from npformer.run.journal import Listeners, OnEvaluate, OnStep
 from npformer.run.option_types import fitted
 from npformer.run.options import SECTIONS
-from npformer.run.progress import Progress
+from npformer.run.progress import RunProgress
 from npformer.run.resume import assemble_again, is_changed, schedule_note, tidy
 from npformer.run.sinks import expect_sinks
 from npformer.run.tasks import Sections
@@ -98,7 +98,7 @@ def continued(
     folder = world.agreed(open_it)
     with folder.lock() if world.is_first else nullcontext():
         checkpoint, assembled = world.agreed(load, conditions)  # all have read the files
-        progress = Progress(assembled.options.training.steps, checkpoint.step)
+        progress = RunProgress(assembled.options.training.steps, checkpoint.step)
         trainer = assembled.trainer(folder, progress, listeners)
         trainer.restore(checkpoint)
         if world.is_first:

@@ -1,4 +1,4 @@
-"""What a resumed run repeats the uninterrupted one by, bit for bit: the conditions, and how patient it was."""
+"""What must match for a resumed run to repeat the uninterrupted one bit for bit, and the early-stopping state."""
 
 from __future__ import annotations
 

@@ -9,14 +9,14 @@ from npformer._version import __version__
 from npformer.io.seconds import now, since, wall_clock
 from npformer.run import metrics
 from npformer.run.directory import RunDirectory
-from npformer.run.progress import Progress
+from npformer.run.progress import RunProgress
 from npformer.run.sinks import Sinks, expect_sinks
 
 #: The version of the lines of metrics.jsonl: it grows when a field gets another name or another meaning.
 VERSION = 1
 
 
-class Step(NamedTuple):
+class StepMade(NamedTuple):
     """A step that was made."""
 
     step: int  # counted from 1
@@ -25,7 +25,7 @@ class Step(NamedTuple):
     grad_norm: Any  # (), on the device, before clipping; None without clipping
 
 
-OnStep: TypeAlias = Callable[[Step], object]
+OnStep: TypeAlias = Callable[[StepMade], object]
 OnEvaluate: TypeAlias = Callable[[Mapping[str, Any]], object]
 
 
@@ -43,7 +43,7 @@ class Listeners(NamedTuple):
 class Journal:
     """The lines of a run. Each gets its wall-clock time, and the seconds that the run has trained so far."""
 
-    def __init__(self, run: RunDirectory, progress: Progress, listeners: Listeners) -> None:
+    def __init__(self, run: RunDirectory, progress: RunProgress, listeners: Listeners) -> None:
         names = list(listeners.log_to)
         expect_sinks(names)
         self._run, self._progress, self._listeners = run, progress, listeners
@@ -76,7 +76,7 @@ class Journal:
     def stepped(self, step: int, loss: Any, learning_rate: float, grad_norm: Any) -> None:
         """Tell of a step."""
         if self._listeners.on_step is not None:
-            self._listeners.on_step(Step(step, loss, learning_rate, grad_norm))
+            self._listeners.on_step(StepMade(step, loss, learning_rate, grad_norm))
 
     def close(self) -> None:
         """Close the sinks."""

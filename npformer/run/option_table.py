@@ -14,7 +14,7 @@ FROM_DATA, BY_TASK = "from the data", "by task"
 FEW = 6  # names that a table lists
 
 
-class Row(NamedTuple):
+class OptionRow(NamedTuple):
     """An option. default: as in a shell, or where it comes from."""
 
     section: str
@@ -24,7 +24,7 @@ class Row(NamedTuple):
     meaning: str
 
 
-def option_rows(task: str | None = None) -> list[Row]:
+def option_rows(task: str | None = None) -> list[OptionRow]:
     """The options of a task, with its defaults; without a task, those of all tasks, "by task" where defaults differ.
 
     A default of none that follows from the steps of the task stands behind it: "none (10)".
@@ -46,13 +46,13 @@ def option_rows(task: str | None = None) -> list[Row]:
     return rows
 
 
-def differences() -> dict[str, list[Row]]:
+def differences() -> dict[str, list[OptionRow]]:
     """Task -> its options whose default is not the same for all tasks that have them."""
     varied = {(row.section, row.name) for row in option_rows() if row.default == BY_TASK} - {("run", "task")}
     return {task: [row for row in _rows(task) if (row.section, row.name) in varied] for task in TASKS}
 
 
-def _rows(task: str) -> list[Row]:
+def _rows(task: str) -> list[OptionRow]:
     sections = defaults_of(task).sections()
     rows = []
     for section, options in sections.items():
@@ -62,7 +62,7 @@ def _rows(task: str) -> list[Row]:
                 value = getattr(options, name)
                 default = f"{value:g}" if isinstance(value, float) else in_shell(value)
                 default = FROM_DATA if name in OF_DATA else default
-                rows.append(Row(section, name, kind_in_words(kind), default, meanings[name]))
+                rows.append(OptionRow(section, name, kind_in_words(kind), default, meanings[name]))
     return rows
 
 

@@ -33,7 +33,7 @@ class Piece(NamedTuple):
         return self.expected == self.got
 
 
-class Prediction(NamedTuple):
+class Predicted(NamedTuple):
     """One held-out example."""
 
     source: str
@@ -70,7 +70,7 @@ def aligned(expected: Sequence[str], got: Sequence[str]) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
-def predictions_on(model: Model, task: Task, examples: Sequence[Example], evaluation: Evaluation) -> list[Prediction]:
+def predictions_on(model: Model, task: Task, examples: Sequence[Example], evaluation: Evaluation) -> list[Predicted]:
     """Each example with what the model made of it; at most MOST_TEXTS of a language model's."""
     if task.kind in ("masked", "causal"):
         return _token_by_token(model, task, examples[:MOST_TEXTS])
@@ -83,11 +83,11 @@ def predictions_on(model: Model, task: Task, examples: Sequence[Example], evalua
             pieces = (Piece(target, output),)
         else:
             pieces = tuple(Piece(*pair) for pair in zip(target.split(), output.split(), strict=True))
-        predictions.append(Prediction(source, pieces, glue))
+        predictions.append(Predicted(source, pieces, glue))
     return predictions
 
 
-def confusions(predictions: Sequence[Prediction]) -> Counter[tuple[str | None, str | None]]:
+def confusions(predictions: Sequence[Predicted]) -> Counter[tuple[str | None, str | None]]:
     """How often each piece was expected and each was found in its place."""
     return Counter((piece.expected, piece.got) for one in predictions for piece in one.pieces if piece.asked)
 
@@ -102,7 +102,7 @@ def _pieces(tokenizer: Tokenizer, text: str) -> Sequence[str]:
         return text
 
 
-def _token_by_token(model: Model, task: Task, examples: Sequence[Example]) -> list[Prediction]:
+def _token_by_token(model: Model, task: Task, examples: Sequence[Example]) -> list[Predicted]:
     names = task.vocabulary.pieces
     glue = "" if isinstance(task.tokenizer, Characters) else " "
     predictions = []
@@ -115,5 +115,5 @@ def _token_by_token(model: Model, task: Task, examples: Sequence[Example]) -> li
             for g, t, f in zip(inputs, targets, answers, strict=True)
         )
         source = example.source if task.kind == "causal" else " ".join(names[g] for g in inputs)
-        predictions.append(Prediction(source, pieces, glue))
+        predictions.append(Predicted(source, pieces, glue))
     return predictions

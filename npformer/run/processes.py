@@ -157,7 +157,8 @@ class _Ranks:
         """How many seconds things may stay as they are."""
         if self._signals and self._joined < self._count:
             return 0.0
-        lost = any(rank not in self._codes for rank in self._gone)  # who tells a code may wait for one that saves
+        # a rank that has exited may wait for one that is still saving
+        lost = any(rank not in self._codes for rank in self._gone)
         if ended or lost or len(self._gone) == self._count:
             return PATIENCE
         return TO_JOIN if self._channels and self._joined < self._count else math.inf

@@ -25,7 +25,7 @@ from npformer.run.options import TrainingOptions
 _NO_READER = (errno.EPIPE, errno.EIO)
 
 
-class Progress:
+class RunProgress:
     """A line whenever there is news; if stream is a terminal, also a bar below the lines, which moves with every step.
 
     Once the reader has gone (``npformer train … 2>&1 | head``), nothing more is written and nothing is raised. The

@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_st
 from io import StringIO
 from typing import Any
 
-from npformer.engine.mpi import MpiRank, Place, connect, launched
+from npformer.engine.mpi import MpiRank, RankInfo, connect, launched
 from npformer.errors import ConfigError, NpformerError, RankLostError
 from npformer.io.terminal import say_error
 from npformer.run.processes import CHANNEL, HELLO, JOINED, KINDS, launch
@@ -31,17 +31,17 @@ def in_processes(count: int | None, words: Sequence[str], train: Train) -> int:
 
     Returns the exit code.
     """
-    place = launched()
+    info = launched()
     if count is not None and count < 1:
         raise ConfigError(f"--processes: expected an integer >= 1, got {count}")
-    if place is not None:
+    if info is not None:
         if count is not None and CHANNEL not in os.environ:
-            if place.rank > 0:
+            if info.rank > 0:
                 return ConfigError.exit_code  # the first one tells
             raise ConfigError(
-                f"--processes: expected no launcher around it, got one that started {place.size}; leave out one of both"
+                f"--processes: expected no launcher around it, got one that started {info.size}; leave out one of both"
             )
-        return _as_rank(place, train)
+        return _as_rank(info, train)
     if CHANNEL in os.environ:
         raise ConfigError(
             "--processes: expected mpiexec to tell each process its number, as MPICH's, Open MPI's and Slurm's do, got "
@@ -50,14 +50,14 @@ def in_processes(count: int | None, words: Sequence[str], train: Train) -> int:
     return train(None) if count in (None, 1) else launch(count, words)
 
 
-def _as_rank(place: Place, train: Train) -> int:
+def _as_rank(info: RankInfo, train: Train) -> int:
     """train as this rank. Returns the exit code; raises what all ranks raise, on the first of them."""
-    tell = _join(place)
+    tell = _join(info)
     ranks: MpiRank | None = None
     try:
-        ranks = connect(place)
+        ranks = connect(info)
         tell(JOINED)
-        with _silence() if place.rank else nullcontext():
+        with _silence() if info.rank else nullcontext():
             code = train(ranks)
         sys.stdout.flush()
     except BaseException as error:
@@ -65,10 +65,10 @@ def _as_rank(place: Place, train: Train) -> int:
         if not isinstance(error, RankLostError):  # the lost one is to blame
             tell(bytes([code]))
         if ranks is None or getattr(error, "raised_on_every_rank", False):
-            if place.rank == 0:
+            if info.rank == 0:
                 raise
             return code
-        _explain(place, error)
+        _explain(info, error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # MPI would add that it was aborted
         ranks.abort(code)
     tell(bytes([code]))
@@ -82,22 +82,22 @@ def _silence() -> Iterator[None]:
         yield
 
 
-def _join(place: Place) -> Callable[[bytes], None]:
+def _join(info: RankInfo) -> Callable[[bytes], None]:
     """Take the outputs from the process that started this one, and listen to it. Returns what tells it a word."""
     path = os.environ.get(CHANNEL)
     if path is None:
         return lambda word: None
     channel = socket.socket(*KINDS)
     channel.connect(path)
-    channel.send(HELLO.pack(place.rank, os.getpid()))
+    channel.send(HELLO.pack(info.rank, os.getpid()))
     _, files, _, _ = socket.recv_fds(channel, 1, 2)
     for file, output in zip(files, (1, 2)[-len(files) :], strict=True):
         os.dup2(file, output)
         os.close(file)
     if hasattr(os, "sched_setaffinity"):  # its part of the processor's cores
         cores = sorted(os.sched_getaffinity(0))
-        width = max(1, len(cores) // place.size)
-        first = place.rank * width % len(cores)
+        width = max(1, len(cores) // info.size)
+        first = info.rank * width % len(cores)
         os.sched_setaffinity(0, cores[first : first + width])
     threading.Thread(target=_listen, args=(channel,), daemon=True).start()
 
@@ -124,11 +124,11 @@ def _code_of(error: BaseException) -> int:
     return error.exit_code if isinstance(error, NpformerError) else 1
 
 
-def _explain(place: Place, error: BaseException) -> None:
+def _explain(info: RankInfo, error: BaseException) -> None:
     """Say why this process ends all."""
     if not isinstance(error, NpformerError | KeyboardInterrupt | BrokenPipeError | MemoryError):
         traceback.print_exception(error)
     told = str(error) or type(error).__name__
     with suppress(OSError):
-        say_error(told if place.rank == 0 else f"rank {place.rank} of {place.size}: {told}")
+        say_error(told if info.rank == 0 else f"rank {info.rank} of {info.size}: {told}")
         sys.stderr.flush()

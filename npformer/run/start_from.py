@@ -52,7 +52,7 @@ def _compared(what: str, before: Sequence[str], now: Sequence[str]) -> str:
     return told + (f"; {kept} further {what} of the source are kept" if kept else "")
 
 
-class Source(NamedTuple):
+class WeightSource(NamedTuple):
     """The trained model that a run starts from."""
 
     path: str  # of its checkpoint or file
@@ -110,9 +110,9 @@ class Source(NamedTuple):
         set_arrays(model, arrays, self.path)
 
 
-def source_of(path: Path) -> Source:
+def source_of(path: Path) -> WeightSource:
     """The model at a path: a run's folder, a checkpoint's, or a file of ``npf.save``. Raises what reading raises."""
     if not path.is_file():
         run, at = run_of(path)
         path = at or latest_checkpoint(run.checkpoints) or run.path
-    return Source(str(path), load_trained(path, "numpy"))
+    return WeightSource(str(path), load_trained(path, "numpy"))

@@ -26,7 +26,7 @@ from npformer.run.config_file import read_toml
 from npformer.run.directory import RunDirectory
 from npformer.run.option_types import in_shell
 from npformer.run.options import SECTIONS, Options, complete
-from npformer.run.predictions import Prediction, predictions_on
+from npformer.run.predictions import Predicted, predictions_on
 from npformer.run.start_from import FREE, extend
 from npformer.run.trained import load_latest, read_trained
 from npformer.training.evaluation import Evaluation, evaluate_task
@@ -47,7 +47,7 @@ class RunSummary(Displayed):
     step: int  # of the checkpoint
     parameters: int
     evaluation: Evaluation | None  # None: without the data
-    predictions: list[Prediction]
+    predictions: list[Predicted]
     attention: AttentionExample | None  # None: without the data, or of an attention without weights
     note: str = ""  # what is missing, and why
 

@@ -19,7 +19,7 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Answer:
+class TaskKind:
     """The properties of a kind of task."""
 
     config: type[ModelConfig]
@@ -27,12 +27,12 @@ class Answer:
     special: tuple[str, ...]  # pieces that its vocabulary must have
 
 
-ANSWERS: dict[Kind, Answer] = {
-    "translate": Answer(TransformerConfig, None, SEQUENCE),
-    "classify": Answer(EncoderConfig, "sequence", ("[CLS]",)),
-    "tag": Answer(EncoderConfig, "tokens", ()),
-    "masked": Answer(EncoderConfig, "masked", ("[MASK]",)),
-    "causal": Answer(DecoderConfig, None, ("[BOS]",)),
+ANSWERS: dict[Kind, TaskKind] = {
+    "translate": TaskKind(TransformerConfig, None, SEQUENCE),
+    "classify": TaskKind(EncoderConfig, "sequence", ("[CLS]",)),
+    "tag": TaskKind(EncoderConfig, "tokens", ()),
+    "masked": TaskKind(EncoderConfig, "masked", ("[MASK]",)),
+    "causal": TaskKind(DecoderConfig, None, ("[BOS]",)),
 }
 
 #: A model that two CPU cores train in a minute; the configurations' own defaults are the paper's.
@@ -47,7 +47,7 @@ _WIDER = {"d_model": 128, "num_heads": 4, "d_ff": 512, "dropout": 0.1, "norm_ord
 
 
 @dataclass(frozen=True)
-class Entry:
+class TaskEntry:
     """A task. defaults: section -> option -> value, without options whose own default is None; data: its options."""
 
     kind: Kind = "translate"
@@ -75,23 +75,23 @@ _LONGER: Sections = {
 _WORDS = ("symbols", "min_length", "max_length")
 _FILE = ("file", "sha256", "held_out_fraction")
 
-TASKS: dict[str, Entry] = {
-    "copy": Entry(defaults=_SHORT, data=_WORDS),
-    "reverse": Entry(defaults=_SHORT, data=_WORDS),
-    "sort": Entry(defaults=_LONGER, data=_WORDS),
-    "pairs": Entry(data=_FILE),
-    "dates": Entry(defaults={"model": _WIDER, "training": _trained(6_000, 1e-3)}, data=("count",)),
-    "numbers": Entry(
+TASKS: dict[str, TaskEntry] = {
+    "copy": TaskEntry(defaults=_SHORT, data=_WORDS),
+    "reverse": TaskEntry(defaults=_SHORT, data=_WORDS),
+    "sort": TaskEntry(defaults=_LONGER, data=_WORDS),
+    "pairs": TaskEntry(data=_FILE),
+    "dates": TaskEntry(defaults={"model": _WIDER, "training": _trained(6_000, 1e-3)}, data=("count",)),
+    "numbers": TaskEntry(
         tokenizer=MarkedWords, defaults={"model": _WIDER, "training": _trained(5_000, 1e-3)}, data=("count",)
     ),
-    "scan": Entry(
+    "scan": TaskEntry(
         tokenizer=Words,
         defaults={"model": _WIDER | {"positions": "rotary"}, "training": _trained(5_000, 1e-3)},
         data=("split",),
     ),
-    "language": Entry("classify", defaults={"model": _WIDER, "training": _trained(5_000, 1e-3)}, data=("count",)),
-    "tags": Entry("tag", MarkedWords, {"model": _WIDER, "training": _trained(2_000, 1e-3)}, ("count",)),
-    "mlm": Entry(
+    "language": TaskEntry("classify", defaults={"model": _WIDER, "training": _trained(5_000, 1e-3)}, data=("count",)),
+    "tags": TaskEntry("tag", MarkedWords, {"model": _WIDER, "training": _trained(2_000, 1e-3)}, ("count",)),
+    "mlm": TaskEntry(
         "masked",
         WordPiece,
         {
@@ -101,7 +101,7 @@ TASKS: dict[str, Entry] = {
         },
         ("max_length",),
     ),
-    "lm": Entry(
+    "lm": TaskEntry(
         "causal",
         defaults={
             "data": {"max_length": 128},

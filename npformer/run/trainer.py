@@ -31,7 +31,7 @@ from npformer.run.directory import RunDirectory
 from npformer.run.journal import Journal, Listeners, Silent
 from npformer.run.model_arrays import copy_arrays, model_arrays, model_arrays_of, saved_arrays, set_arrays
 from npformer.run.options import TrainingOptions
-from npformer.run.progress import Progress, TimeLeft
+from npformer.run.progress import RunProgress, TimeLeft
 from npformer.run.signals import StopRequest, stop_on_signals
 from npformer.run.world import World
 from npformer.training.evaluation import Evaluation, evaluate_task
@@ -85,7 +85,7 @@ class Trainer:
         step: TrainStep,
         options: TrainingOptions,
         identity: Mapping[str, Any] | None = None,
-        progress: Progress | None = None,
+        progress: RunProgress | None = None,
         config: str | None = None,
         listeners: Listeners | None = None,
     ) -> None:
@@ -94,7 +94,7 @@ class Trainer:
         self.step = step
         self.options = options
         self.writes = World(step.ranks).is_first
-        self.progress = (progress or Progress(options.steps)) if self.writes else Progress(0, stream=StringIO())
+        self.progress = (progress or RunProgress(options.steps)) if self.writes else RunProgress(0, stream=StringIO())
         self.last_evaluation: Evaluation | None = None
         self._identity, self._config = dict(identity or {}), config
         self._journal = Journal(run, self.progress, listeners or Listeners()) if self.writes else Silent()
@@ -148,7 +148,7 @@ class Trainer:
                 if self.options.steps == 0:  # a run that is another's weights
                     self._look_and_save(0, evaluates=True, saves=True, last=True)
                 while self.step.step_number < self.options.steps and not self.is_out_of_patience:
-                    self.step.flag = self._wants_to_stop(stop)
+                    self.step.stop_signal = self._wants_to_stop(stop)
                     self._one_step()
                     self._stop_if_asked(stop)
         except MemoryError as error:
@@ -166,7 +166,7 @@ class Trainer:
 
     def evaluate(self, count: int) -> Evaluation:
         """Evaluate on the first count held-out examples; every process calls it."""
-        return evaluate_task(self.step.model, self.task, count, self.step.deal)
+        return evaluate_task(self.step.model, self.task, count, self.step.scatter)
 
     def expect_finite(self, evaluation: Evaluation) -> Evaluation:
         """found, or DivergedError if its loss is not finite: the last update broke the model."""
@@ -321,7 +321,8 @@ class Trainer:
 
     def _stop_if_asked(self, stop: StopRequest) -> None:
         number = self.step.step_number
-        came = self._wants_to_stop(stop) if self.step.ranks is None else self.step.flags  # all stop after the same step
+        # all ranks stop after the same step
+        came = self._wants_to_stop(stop) if self.step.ranks is None else self.step.latest_stop_signal
         if not came or number == self.options.steps or self.is_out_of_patience:
             return
         if self._saved_at != number:

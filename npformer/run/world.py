@@ -10,7 +10,7 @@ from npformer.errors import ConfigError, NpformerError
 
 Made = TypeVar("Made")
 #: The condition of which no two processes have the same.
-CARD = "GPU"
+GPU = "GPU"
 
 
 class World(NamedTuple):
@@ -49,7 +49,7 @@ def _difference(every: list[dict[str, str]]) -> ConfigError | None:
     """The first condition in which a process differs from the first one."""
     for rank, here in enumerate(every):
         for name, value in every[0].items():
-            if name == CARD:
+            if name == GPU:
                 continue
             other = here.get(name, "none")
             if other != value:
@@ -60,8 +60,8 @@ def _difference(every: list[dict[str, str]]) -> ConfigError | None:
                     f"{rank}; start all with the same command, files and packages, each with a GPU of its own or "
                     "none: --device numpy"
                 )
-    cards = [here[CARD] for here in every if CARD in here]
-    if twice := next((card for i, card in enumerate(cards) if card in cards[:i]), None):
+    gpus = [here[GPU] for here in every if GPU in here]
+    if twice := next((gpu for i, gpu in enumerate(gpus) if gpu in gpus[:i]), None):
         return ConfigError(
             f"processes: expected a GPU of its own for each, got {twice} for several; start as many as there are GPUs, "
             "with all of them in CUDA_VISIBLE_DEVICES, or take --device numpy"

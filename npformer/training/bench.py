@@ -33,7 +33,7 @@ UPDATE = "adam", "update"
 PATIENCE, SHORTEST_STEP = 100, 1e-5  # seconds
 
 
-class Budget(NamedTuple):
+class Repetitions(NamedTuple):
     """How often to measure: ``steps`` times; if None, at least three times and until ``seconds`` have passed."""
 
     steps: int | None = None
@@ -65,7 +65,7 @@ class StepTimes:
     last_loss: float
 
 
-class Row(NamedTuple):
+class ProfileRow(NamedTuple):
     """One part of a step: its calls and its seconds; direction: "forward", "backward", "update" or "between"."""
 
     op: str
@@ -78,12 +78,12 @@ class Row(NamedTuple):
 class Profile(NamedTuple):
     """Where a step's time goes: rows by time, the longest first; they add up to ``seconds``."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ProfileRow, ...]
     seconds: float
     steps: int
 
 
-def time_steps(preset: Preset, backend: Backend, dropout: float, budget: Budget) -> StepTimes:
+def time_steps(preset: Preset, backend: Backend, dropout: float, budget: Repetitions) -> StepTimes:
     """Time whole training steps (forward, loss, backward, Adam) on one batch."""
     model = Transformer(preset.config(dropout), backend=backend, seed=0)
     step, batch = TrainStep(model, Adam(model.arena, lr=1e-4)), preset.example_batch()
@@ -99,7 +99,7 @@ def time_steps(preset: Preset, backend: Backend, dropout: float, budget: Budget)
     return StepTimes(first, tuple(seconds), first_loss, loss)
 
 
-def profile_step(preset: Preset, backend: Backend, dropout: float, budget: Budget) -> Profile:
+def profile_step(preset: Preset, backend: Backend, dropout: float, budget: Repetitions) -> Profile:
     """Measure the parts of a step. Raises ConfigError unless backend has a single thread."""
     if backend.threads > 1:
         raise ConfigError(
@@ -122,7 +122,7 @@ def profile_step(preset: Preset, backend: Backend, dropout: float, budget: Budge
     known = {part: sum(seconds[part] for _, seconds in quicker) for part in clock.calls}
     known[BETWEEN] = max(0.0, total - sum(known.values()))
     calls = clock.calls | {BETWEEN: 1}
-    rows = [Row(*part, calls[part], each / len(quicker), each / total) for part, each in known.items()]
+    rows = [ProfileRow(*part, calls[part], each / len(quicker), each / total) for part, each in known.items()]
     return Profile(tuple(sorted(rows, key=lambda row: -row.seconds)), total / len(quicker), len(quicker))
 
 

@@ -74,16 +74,16 @@ class Evaluation:
 
 
 #: As map, but perhaps others make some of the results.
-Deal = Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]]
+Scatter = Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]]
 
 
 def evaluate(
     model: Transformer, examples: Sequence[Example], vocabulary: Vocabulary | Tokenizer, max_len: int,
-    deal: Deal = map,
+    scatter: Scatter = map,
 ) -> Evaluation:  # fmt: skip
     """Measure model on examples, decoding at most max_len tokens each. Raises DataError if there are none.
 
-    deal: who computes which batch; batches are the same for any number of ranks.
+    scatter: who computes which batch; batches are the same for any number of ranks.
     """
     by_length = sorted(range(len(examples)), key=lambda i: len(examples[i].source))  # little padding in a batch
 
@@ -100,7 +100,7 @@ def evaluate(
     loss_sum = tokens = right = 0.0
     written: list[str] = []
     measure = partial(model.backend.with_room, measured)  # a training's records may have all memory
-    for of_batch in deal(measure, watched(range(0, max(1, len(examples)), BATCH_SIZE), "held-out batches")):
+    for of_batch in scatter(measure, watched(range(0, max(1, len(examples)), BATCH_SIZE), "held-out batches")):
         loss_sum, tokens, right = (a + b for a, b in zip((loss_sum, tokens, right), of_batch, strict=False))
         written += of_batch[-1]
     places = {place: i for i, place in enumerate(by_length)}
@@ -109,11 +109,11 @@ def evaluate(
     return Evaluation(loss_sum / tokens, right / tokens, matches / len(examples), len(examples), tuple(outputs))
 
 
-def evaluate_task(model: Model, task: Task, count: int, deal: Deal = map) -> Evaluation:
-    """Measure model on the first count held-out examples of its task; deal as in ``evaluate``."""
+def evaluate_task(model: Model, task: Task, count: int, scatter: Scatter = map) -> Evaluation:
+    """Measure model on the first count held-out examples of its task; scatter as in ``evaluate``."""
     examples = task.held_out(count)
     if isinstance(model, Transformer):
-        return evaluate(model, examples, task.tokenizer, task.max_length, deal)
+        return evaluate(model, examples, task.tokenizer, task.max_length, scatter)
     size = min(BATCH_SIZE, max(1, TOKENS // task.max_length))
 
     def measured(start: int) -> tuple[float, int, int, int, list[str]]:
@@ -130,7 +130,7 @@ def evaluate_task(model: Model, task: Task, count: int, deal: Deal = map) -> Eva
     loss_sum = tokens = right = whole = 0.0
     outputs: list[str] = []
     measure = partial(model.backend.with_room, measured)
-    for of_batch in deal(measure, watched(range(0, len(examples), size), "held-out batches")):
+    for of_batch in scatter(measure, watched(range(0, len(examples), size), "held-out batches")):
         sums = zip((loss_sum, tokens, right, whole), of_batch, strict=False)
         loss_sum, tokens, right, whole = (a + b for a, b in sums)
         outputs += of_batch[-1]

@@ -16,8 +16,7 @@ from npformer.errors import DeviceMemoryError
 from npformer.layers.batch_norm import Statistics
 from npformer.models import Model
 from npformer.optim import Rates
-from npformer.optim.step_inputs import Settings, StepInputs, shards_of
-from npformer.training.descent import update
+from npformer.training.descent import Settings, StepInputs, shards_of, update
 from npformer.training.shards import Shards
 from npformer.typing import Array
 

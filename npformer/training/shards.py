@@ -20,8 +20,7 @@ from npformer.engine.static import has_own_ops, is_npformers, is_static
 from npformer.layers.batch_norm import BatchNorm, Statistics
 from npformer.layers.owner import version_of
 from npformer.models import Model
-from npformer.optim.step_inputs import Settings, Shard
-from npformer.training.descent import backpropagate
+from npformer.training.descent import Settings, Shard, backpropagate
 from npformer.typing import Array
 
 

@@ -42,7 +42,7 @@ from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
 from npformer.models import Model
 from npformer.optim.blocks import BLOCK, add_by_tree, block_squares, parts_of, tree_sum
-from npformer.optim.step_inputs import Shard, StepInputs, shards_of
+from npformer.training.descent import Shard, StepInputs, shards_of
 from npformer.training.shards import Shards
 from npformer.typing import Array, HostArray
 
@@ -88,26 +88,26 @@ class SlotRunner:
         if self._is_sharded:
             self.exchange.share(arena.grads)
 
-    def deal(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-        """``Exchange.deal``, with products on one thread of BLAS."""
+    def scatter(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """``Exchange.scatter``, with products on one thread of BLAS."""
         with one_blas_thread():
-            return self.exchange.deal(work, items)
+            return self.exchange.scatter(work, items)
 
     def _sum(self, step: Any, inputs: StepInputs) -> Array:
         """The loss (); the batch's gradient is in the arena, or with a sharded optimiser in this rank's place of it."""
         ranks, flat = self.exchange.ranks, step.model.arena.grads
         loss: Array | None = capabilities_of(step.model).with_room(partial(self._own_slots, step, inputs))
         if ranks.size == 1:
-            step.flags = step.flag
+            step.latest_stop_signal = step.stop_signal
             return loss
-        request, told = self.exchange.numbers([0.0 if loss is None else float(loss), step.flag])
+        request, told = self.exchange.numbers([0.0 if loss is None else float(loss), step.stop_signal])
         have = [self._has_rows(inputs, rank) for rank in range(ranks.size)]
         self.exchange.add(flat, have)
         if not self._is_sharded:
             self.exchange.share(flat)
         request.wait()
-        losses, flags = told.T
-        step.flags = int(max(flags))
+        losses, signals = told.T
+        step.latest_stop_signal = int(max(signals))
         exact = [step.model.backend.array(loss) if there else None for loss, there in zip(losses, have, strict=True)]
         return add_by_tree(exact, add)
 
@@ -233,13 +233,13 @@ class Exchange:
         every = np.zeros((self.ranks.size, len(mine)))
         return self.ranks.on_host.all_gather(np.asarray(mine, np.float64), list(every)), every
 
-    def deal(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    def scatter(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """work(item) of each, in order, on every rank: rank r does items r, r + R, …; results are what JSON knows."""
         rank, size = self.ranks.rank, self.ranks.size
-        hands = [[work(item) for i, item in enumerate(items) if i % size == rank]]
+        parts = [[work(item) for i, item in enumerate(items) if i % size == rank]]
         if size > 1:
-            hands = self.ranks.gather_json(hands[0])
-        return [hands[i % size][i // size] for i in range(sum(map(len, hands)))]
+            parts = self.ranks.gather_json(parts[0])
+        return [parts[i % size][i // size] for i in range(sum(map(len, parts)))]
 
     def _gathered(self, mine: Array, places: Sequence[slice]) -> Array:
         """The flat array whose places the ranks pass."""

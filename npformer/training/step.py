@@ -41,8 +41,7 @@ from npformer.layers.owner import version_of
 from npformer.models import Model
 from npformer.models.inputs import checked_batch
 from npformer.optim import Adam, Schedule
-from npformer.optim.step_inputs import Settings, StepInputs, shards_of
-from npformer.training.descent import backpropagate, update
+from npformer.training.descent import Settings, StepInputs, backpropagate, shards_of, update
 from npformer.training.held_interrupt import HeldInterrupt
 from npformer.typing import Array, HostArray
 
@@ -91,7 +90,8 @@ class TrainStep:
         self.slots = slots
         self.ranks = None if ranks is None or ranks.size == 1 else ranks
         self.shard_optimizer = shard_optimizer
-        self.flag = self.flags = 0  # what this rank tells with its next step; the largest that was told with the last
+        self.stop_signal = 0  # what this rank tells with its next step
+        self.latest_stop_signal = 0  # the largest that was told with the last
         self.grad_norm: Array | None = None  # of the last step, before clipping; None without clipping
         self.interrupt = HeldInterrupt()
         self._checked: tuple[Any, ...] = (None, None, None)  # model version, optimizer and segments at the last check
@@ -134,9 +134,9 @@ class TrainStep:
             self.grad_norm = update(settings, inputs.rates, seen or [], self.interrupt)  # clip, update
         return sum(losses[1:], start=losses[0])
 
-    def deal(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
+    def scatter(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
         """As map does; each rank makes some of the results, which are plain numbers and texts."""
-        return map(work, items) if self.slots == 1 else self.runner.deal(work, items)
+        return map(work, items) if self.slots == 1 else self.runner.scatter(work, items)
 
     def gather_gradient(self) -> None:
         """Bring the last step's gradient into the arena, if with a sharded optimiser other ranks have parts of it."""
@@ -171,7 +171,7 @@ class TrainStep:
 
     def _inputs_of(self, batch: Sequence[Array], number: int) -> StepInputs:
         """The batch, checked, with the numbers of its step."""
-        ids = checked_batch(self.model.config.batch, batch, self.model.backend)
+        ids = checked_batch(self._ids, batch, self.model.backend)
         *inputs, targets = (x.astype(np.int64, copy=False) for x in ids)  # narrow integers would overflow
         rates = self.optimizer.rates(self._rate_of(number + 1), number + 1)
         return StepInputs(number, rates, self._shares(inputs, targets), tuple(inputs), targets)
@@ -215,6 +215,7 @@ class TrainStep:
                     "optimizer: expected one over model.arena, got one of another model; it would train that"
                 )
             model.arena.expect_all(model.owned_parameters())
+            self._ids = model.config.batch
             self._has_batch_norm = any(isinstance(layer, BatchNorm) for layer in model.all_layers())
             if self._has_batch_norm and self.slots > 1:
                 raise ConfigError(

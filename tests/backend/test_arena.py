@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.backend import Arena, Run, get_backend
+from npformer.backend import Arena, SegmentRun, get_backend
 from npformer.errors import ConfigError
 from npformer.layers import Parameter
 from npformer.models import Transformer, TransformerConfig
@@ -78,10 +78,10 @@ def test_neighbours_of_equal_settings_are_one_run(packed):
     segment = {s.name: s for s in arena.segments}
     assert len(list(arena.runs())) == 6  # matrix, vector, matrix, vector, matrix, scalar
     arena.configure("b", weight_decay=0.0)
-    assert list(arena.runs())[1] == Run(slice(segment["a.bias"].start, segment["b.bias"].stop), 1.0, 0.0)
+    assert list(arena.runs())[1] == SegmentRun(slice(segment["a.bias"].start, segment["b.bias"].stop), 1.0, 0.0)
     arena.configure("a.weight", weight_decay=0.0)
     arena.configure("c", weight_decay=0.0)
-    assert list(arena.runs()) == [Run(slice(0, segment["scale"].stop), 1.0, 0.0)]
+    assert list(arena.runs()) == [SegmentRun(slice(0, segment["scale"].stop), 1.0, 0.0)]
     arena.configure("b.bias", lr_scale=0.5)
     assert [run.lr_scale for run in arena.runs()] == [1.0, 0.5, 1.0]
 

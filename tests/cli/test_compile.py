@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("numba")
 from npformer.cli import compile as command
 from npformer.engine.numba import compiling, kernel_folder
-from npformer.engine.numba.kernel_folder import Place
+from npformer.engine.numba.kernel_folder import CacheFolders
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_kernels_that_cannot_be_kept_are_reported(cli, two_kernels, monkeypatch)
     done = cli("compile --dtype float32")
     assert done.code == 1
     assert f"npformer: {two_kernels}: expected to keep every kernel there, but 2 are not kept" in done.err
-    assert kernel_folder.place() == Place((), None)
+    assert kernel_folder.place() == CacheFolders((), None)
 
 
 def test_without_numba_it_is_refused(cli, monkeypatch):

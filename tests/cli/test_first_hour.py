@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from npformer.run.progress import Progress
+from npformer.run.progress import RunProgress
 from tests.cli.conftest import TINY, assignments
 from tests.markdown import blocks, text_of
 
@@ -40,14 +40,14 @@ def typed(cli, monkeypatch):
             return None
         with monkeypatch.context() as patch:
             if " ".join(words) == INTERRUPTED:
-                patch.setattr(Progress, "advance", interrupted_at(3))
+                patch.setattr(RunProgress, "advance", interrupted_at(3))
             return cli(*made_small(words))
 
     return outcome
 
 
 def interrupted_at(step):
-    """Progress.advance, but for a Ctrl-C in that step."""
+    """RunProgress.advance, but for a Ctrl-C in that step."""
     made = iter(range(1, 100))
     return lambda self: signal.raise_signal(signal.SIGINT) if next(made) == step else None
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from npformer.cli.main import main
-from npformer.engine.mpi import Place
+from npformer.engine.mpi import RankInfo
 from npformer.errors import CheckpointError, RankLostError
 from npformer.extras import install
 from npformer.run import processes, rank
@@ -201,9 +201,9 @@ def test_a_process_that_dies_before_it_is_known_ends_all(limit, what, code, monk
 
 def test_processes_are_counted_from_one_and_not_within_a_launcher(cli, monkeypatch):
     cli("train reverse --processes 0").refused("--processes: expected an integer >= 1, got 0")
-    monkeypatch.setattr(rank, "launched", lambda: Place(0, 4))
+    monkeypatch.setattr(rank, "launched", lambda: RankInfo(0, 4))
     cli("train reverse --processes 2").refused("expected no launcher around it, got one that started 4")
-    monkeypatch.setattr(rank, "launched", lambda: Place(1, 4))
+    monkeypatch.setattr(rank, "launched", lambda: RankInfo(1, 4))
     done = cli("train reverse --processes 2")
     assert (done.code, done.err) == (2, ""), "the first process tells"
 
@@ -235,7 +235,7 @@ def test_a_process_that_has_lost_another_tells_no_end_of_its_own(error, told, mo
     monkeypatch.setattr(rank, "connect", lambda place: SimpleNamespace(abort=abort))
     monkeypatch.setattr(rank.os, "dup2", lambda *files: silenced.append(files[1]))
     with pytest.raises(SystemExit):
-        rank._as_rank(Place(1, 2), train)
+        rank._as_rank(RankInfo(1, 2), train)
     assert (words, ends, silenced) == ([b"joined", *map(bytes, told)], [2 if told == [[2]] else 1], [2])
     assert capsys.readouterr().err.endswith(f"npformer: rank 1 of 2: {error}\n")
 
@@ -244,7 +244,7 @@ def test_a_process_that_has_lost_another_tells_no_end_of_its_own(error, told, mo
 def test_only_the_first_process_warns(number, seen, monkeypatch, capsys):
     monkeypatch.setattr(rank, "connect", lambda place: None)
     monkeypatch.delenv(CHANNEL, raising=False)
-    assert rank._as_rank(Place(number, 2), lambda ranks: sys.stderr.write("a warning") * 0) == 0
+    assert rank._as_rank(RankInfo(number, 2), lambda ranks: sys.stderr.write("a warning") * 0) == 0
     assert capsys.readouterr().err == seen
 
 

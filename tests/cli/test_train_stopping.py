@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from npformer.run.checkpoint import latest_checkpoint, list_checkpoints, load_checkpoint
-from npformer.run.progress import Progress
+from npformer.run.progress import RunProgress
 
 #: Long enough to be stopped on the way, with every option that could depend on the past; kernels that load quickly.
 LONG = {
@@ -37,15 +37,15 @@ def begin(shell, small, long_run):
 PAUSED = """
 import signal, sys
 from npformer.cli.main import main
-from npformer.run.progress import Progress
+from npformer.run.progress import RunProgress
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-news = Progress.news
+news = RunProgress.news
 def and_wait(self, record):
     news(self, record)
     if record["step"] == 21:
         sys.stdin.readline()
-Progress.news = and_wait
+RunProgress.news = and_wait
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -136,7 +136,7 @@ def test_a_second_signal_is_obeyed_at_once(train_small, monkeypatch, tmp_path):
         signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Progress, "advance", signal_twice)
+        patch.setattr(RunProgress, "advance", signal_twice)
         done = train_small("copy --out run")
     assert (done.code, done.out) == (130, "")
     assert done.err.endswith("npformer: interrupted\n")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from npformer.engine import mpi
-from npformer.engine.mpi import CARDS, LAUNCHERS, Place, launched
+from npformer.engine.mpi import CARDS, LAUNCHERS, RankInfo, launched
 from npformer.errors import RankLostError
 from npformer.run.processes import starting
 from tests.mpi import mpi_problem
@@ -64,11 +64,11 @@ def alone(monkeypatch):
 @pytest.mark.parametrize(
     ("variables", "place"),
     [
-        *(({size: 4, rank: 3}, Place(3, 4)) for size, rank in LAUNCHERS),
+        *(({size: 4, rank: 3}, RankInfo(3, 4)) for size, rank in LAUNCHERS),
         *(({size: 1, rank: 0}, None) for size, rank in LAUNCHERS),
         # Slurm counts machines where it starts another launcher; and who tells of one process does not hide another
-        ({"SLURM_STEP_NUM_TASKS": 2, "SLURM_PROCID": 1, "PMI_SIZE": 8, "PMI_RANK": 5}, Place(5, 8)),
-        ({"PMI_SIZE": 1, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_RANK": 1}, Place(1, 2)),
+        ({"SLURM_STEP_NUM_TASKS": 2, "SLURM_PROCID": 1, "PMI_SIZE": 8, "PMI_RANK": 5}, RankInfo(5, 8)),
+        ({"PMI_SIZE": 1, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_RANK": 1}, RankInfo(1, 2)),
         ({}, None),
     ],
 )

@@ -27,7 +27,7 @@ from npformer.run.checkpoint import best_checkpoint, load_checkpoint, save_check
 from npformer.run.config_file import read_toml, write_toml
 from npformer.run.model_arrays import model_arrays
 from npformer.run.options import SECTIONS, complete
-from npformer.run.progress import Progress
+from npformer.run.progress import RunProgress
 from npformer.run.trained import load_latest, read_trained
 from npformer.run.trainer import Trainer
 from npformer.see.plot.series import series
@@ -101,7 +101,7 @@ def _make_tagger(path):
 
 def _trainer(run, parts):
     training = parts.options.training
-    return Trainer(run, parts.task, parts.step, training, parts.identity, Progress(2, stream=io.StringIO()))
+    return Trainer(run, parts.task, parts.step, training, parts.identity, RunProgress(2, stream=io.StringIO()))
 
 
 # Mutations of the raw bytes, or of the content with a new check sum, which anybody can compute.

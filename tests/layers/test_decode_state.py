@@ -10,7 +10,7 @@ from npformer.backend import workspace
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import DecodeState, KeyValues, LayerState
-from npformer.layers.mechanisms import Sums
+from npformer.layers.mechanisms import AttentionSums
 
 
 def filled(backend, *shape):
@@ -174,7 +174,7 @@ def test_rows_change_places_and_leave_in_place(backend, start, rows):
     assert all(map(np.array_equal, map(backend.host, memory), untouched))
 
 
-class Anew(Sums):
+class Anew(AttentionSums):
     """A past that moves its rows into a new object, as the protocol allows."""
 
     def reorder(self, moves, length):

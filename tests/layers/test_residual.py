@@ -21,7 +21,7 @@ from npformer.layers import (
     Parameter,
     RandomKey,
 )
-from npformer.layers.norms import joins
+from npformer.layers.residual import joins
 from tests.check.small_models import MEMORY, X
 
 SIZE = {"d_model": 4, "num_heads": 2, "d_ff": 6}

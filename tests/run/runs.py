@@ -9,7 +9,7 @@ import numpy as np
 from npformer.models import build_model
 from npformer.models.presets import Preset
 from npformer.run.checkpoint import list_checkpoints, save_checkpoint
-from npformer.run.progress import Progress
+from npformer.run.progress import RunProgress
 from npformer.run.tasks import ANSWERS
 
 #: A step that is measured in a moment.
@@ -27,7 +27,7 @@ def model_of(kind, size, classes, backend, **options):
     return build_model(answer.config(*sizes, **layers, **head, **options), backend=backend, seed=3)
 
 
-class Told(Progress):
+class Told(RunProgress):
     """Keeps what it is told; `at` is called with the number of each step."""
 
     def __init__(self, at=lambda step: None):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from npformer.run.predictions import Piece, Prediction, aligned, confusions, predictions_on
+from npformer.run.predictions import Piece, Predicted, aligned, confusions, predictions_on
 from npformer.training.evaluation import evaluate_task
 from tests.training.test_evaluation import TASKS, causal, masked, model_for
 
@@ -32,12 +32,12 @@ def test_as_few_pieces_as_possible_differ(expected, actual, made):
 
 def test_confusions_count_only_what_was_asked():
     made = [
-        Prediction("x", (Piece("a", "b"), Piece("c", "c"), Piece("d", "d", asked=False)), ""),
-        Prediction("y", (Piece("a", "b"), Piece(None, "e")), ""),
+        Predicted("x", (Piece("a", "b"), Piece("c", "c"), Piece("d", "d", asked=False)), ""),
+        Predicted("y", (Piece("a", "b"), Piece(None, "e")), ""),
     ]
     assert confusions(made) == {("a", "b"): 2, ("c", "c"): 1, (None, "e"): 1}
     assert [each.is_right for each in made] == [False, False]
-    assert Prediction("z", (Piece("d", "d", asked=False),), "").is_right
+    assert Predicted("z", (Piece("d", "d", asked=False),), "").is_right
 
 
 @TASKS

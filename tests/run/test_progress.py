@@ -1,4 +1,4 @@
-"""Progress: a bar where there is a terminal, whole lines where there is none."""
+"""RunProgress: a bar where there is a terminal, whole lines where there is none."""
 
 import errno
 import io
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from npformer.run.progress import Progress
+from npformer.run.progress import RunProgress
 from tests.io.test_terminal import Terminal
 
 TRAIN = {"step": 7, "kind": "train", "loss": 1.23456, "learning_rate": 0.002, "tokens_per_second": 12345.6}
@@ -19,7 +19,7 @@ def usual(monkeypatch):
 
 
 def tell(stream, done=0):
-    progress = Progress(1000, done, stream)
+    progress = RunProgress(1000, done, stream)
     progress.say("before")
     for _ in range(3):
         progress.advance()
@@ -54,7 +54,7 @@ def test_a_long_line_is_folded_on_a_terminal_and_its_breaks_are_no_text(monkeypa
     line = f"note: {'the rate of the next step changes with it ' * 4}\x1b[2J"
     terminal, log = Terminal(), io.StringIO()
     for stream in (terminal, log):
-        Progress(1000, 0, stream).say(line)
+        RunProgress(1000, 0, stream).say(line)
     shown = terminal.getvalue().splitlines()
     assert len(shown) > 1
     assert max(map(len, shown)) <= 60
@@ -69,7 +69,7 @@ def test_every_line_of_a_log_stays_on_a_terminal():
 
 
 def test_the_stream_is_stderr_as_it_is_at_the_time(capsys):
-    Progress(5).say("hello")
+    RunProgress(5).say("hello")
     assert capsys.readouterr() == ("", "hello\n")
 
 
@@ -91,7 +91,7 @@ class Closed(io.StringIO):
 @pytest.mark.parametrize("code", [errno.EPIPE, errno.EIO])  # EIO: of a terminal that is no more
 def test_a_reader_who_has_gone_is_noted_and_told_no_more(code):
     stream = Closed(lines=1, code=code)
-    progress = Progress(5, stream=stream)
+    progress = RunProgress(5, stream=stream)
     progress.say("heard")
     assert not progress.reader_has_gone
     for _ in range(3):
@@ -104,7 +104,7 @@ def test_a_reader_who_has_gone_is_noted_and_told_no_more(code):
 def test_a_bar_whose_terminal_has_gone(monkeypatch):
     stream = Closed(code=errno.EIO)
     monkeypatch.setattr(stream, "isatty", lambda: True)
-    progress = Progress(5, stream=stream)
+    progress = RunProgress(5, stream=stream)
     progress.advance()
     progress.news(TRAIN)
     progress.news(EVAL)
@@ -114,4 +114,4 @@ def test_a_bar_whose_terminal_has_gone(monkeypatch):
 
 def test_other_errors_of_the_output_are_told():
     with pytest.raises(OSError, match="no reader"):
-        Progress(5, stream=Closed(code=errno.ENOSPC)).say("x")
+        RunProgress(5, stream=Closed(code=errno.ENOSPC)).say("x")

@@ -95,14 +95,14 @@ def killed_after(step):
 
 
 def test_all_ranks_stop_after_the_same_step(tmp_path):
-    """The flag of one rank travels with its next step."""
+    """The signal of one rank travels with its next step."""
 
     def work(ranks):
         with begun(sections(steps=50), tmp_path / "run", Listeners(), World(ranks)) as (trainer, _):
             asked = type("Asked", (), {"number": 15 if ranks.rank == 3 else None})()
             trainer._journal.begin(0)
             for number in range(50):
-                trainer.step.flag = trainer._wants_to_stop(asked) if number >= 5 else 0
+                trainer.step.stop_signal = trainer._wants_to_stop(asked) if number >= 5 else 0
                 trainer._one_step()
                 try:
                     trainer._stop_if_asked(type("Unasked", (), {"number": None})())

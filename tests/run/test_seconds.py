@@ -9,7 +9,7 @@ import pytest
 from npformer.cli.main import main
 from npformer.io import seconds
 from npformer.run import metrics
-from npformer.training.bench import Budget, profile_step, time_steps
+from npformer.training.bench import Repetitions, profile_step, time_steps
 from tests.cli.conftest import assignments
 from tests.run.runs import PRESET, SMALL
 
@@ -42,13 +42,13 @@ def test_a_rate_by_a_clock_that_goes_on(monkeypatch):
 
 
 def test_measuring_steps_comes_to_an_end(clock, alone):
-    timing = time_steps(PRESET, alone, 0.0, Budget(seconds=5.0))
+    timing = time_steps(PRESET, alone, 0.0, Repetitions(seconds=5.0))
     assert min(timing.seconds) > 0
     assert timing.first > 0
 
 
 def test_a_profile_has_shares(clock, alone):
-    timing = profile_step(PRESET, alone, 0.0, Budget(steps=2))
+    timing = profile_step(PRESET, alone, 0.0, Repetitions(steps=2))
     assert all(row.seconds >= 0 and math.isfinite(row.share) for row in timing.rows)
     assert timing.seconds > 0
 

@@ -7,7 +7,7 @@ from npformer.data import Characters, Example, ExampleTask, Vocabulary
 from npformer.errors import CheckpointError
 from npformer.models import EncoderConfig, build_model
 from npformer.run.model_arrays import model_arrays
-from npformer.run.start_from import Source, extend
+from npformer.run.start_from import WeightSource, extend
 from npformer.run.trained import Trained
 
 OLD = ["[PAD]", "[BOS]", "[EOS]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "z", "a"]
@@ -54,7 +54,7 @@ def test_the_rows_of_pieces_and_classes(numpy64):
         for count, classes, seed in ((9, 3, 1), (11, 4, 2), (11, 4, 2))
     )
     kept = Characters(Vocabulary(tuple(OLD)))
-    Source("runs/x", Trained(source, kept, ("[PAD]", "de", "it"), "classify")).set_weights(model)
+    WeightSource("runs/x", Trained(source, kept, ("[PAD]", "de", "it"), "classify")).set_weights(model)
     old, new, first = map(model_arrays, (source, model, drawn))
     assert {name for name in old if old[name].shape != new[name].shape} == {
         "embedding.weight", "head.weight", "head.bias",

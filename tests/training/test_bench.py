@@ -14,7 +14,7 @@ from npformer.models import Transformer
 from npformer.models.presets import PRESETS
 from npformer.optim import Adam
 from npformer.training import TrainStep, bench
-from npformer.training.bench import BETWEEN, Budget, Clock, profile_step, time_steps
+from npformer.training.bench import BETWEEN, Clock, Repetitions, profile_step, time_steps
 from tests.run.runs import PRESET
 
 X = np.ones((2, 3, 4))
@@ -79,7 +79,7 @@ def test_what_each_part_takes(alone, clock, monkeypatch):
 
     monkeypatch.setattr(bench.Arena, "zero_grad", clock.taken_by(bench.Arena.zero_grad, 0.5))
     monkeypatch.setattr(bench.Adam, "step", clock.taken_by(one_more, 3))
-    profile = profile_step(PRESET, with_ops(alone, **taking), 0.1, Budget(steps=4))
+    profile = profile_step(PRESET, with_ops(alone, **taking), 0.1, Repetitions(steps=4))
     for row in profile.rows:
         each = {"forward": 1, "backward": 2, "update": 3, "between": 0.5}[row.direction]
         assert row.seconds == pytest.approx(each * row.calls), row
@@ -88,7 +88,7 @@ def test_what_each_part_takes(alone, clock, monkeypatch):
 
 
 def test_calls_of_a_step(alone):
-    rows = by_part(profile_step(PRESET, alone, 0.1, Budget(steps=1)))
+    rows = by_part(profile_step(PRESET, alone, 0.1, Repetitions(steps=1)))
     calls = {"feed_forward": 4, "attention": 6, "post_norm": 10, "linear": 15, "embedding": 2, "cross_entropy": 1}
     for op, number in calls.items():
         assert (rows[op, "forward"].calls, rows[op, "backward"].calls) == (number, number)
@@ -97,11 +97,11 @@ def test_calls_of_a_step(alone):
 
 def test_threads_whose_times_overlap_are_refused():
     with pytest.raises(ConfigError, match=r"^backend: expected a single thread, .* got 2; get_backend\("):
-        profile_step(PRESET, get_backend("numpy", kernels="plain", threads=2), 0.1, Budget(steps=1))
+        profile_step(PRESET, get_backend("numpy", kernels="plain", threads=2), 0.1, Repetitions(steps=1))
 
 
 def test_timing_steps(alone):
-    timing = time_steps(PRESET, alone, 0.0, Budget(steps=30))
+    timing = time_steps(PRESET, alone, 0.0, Repetitions(steps=30))
     assert len(timing.seconds) == 30
     assert min(timing.seconds) > 0
     assert timing.last_loss < timing.first_loss  # the steps do train
@@ -109,8 +109,8 @@ def test_timing_steps(alone):
 
 def test_how_long_to_measure(monkeypatch):
     monkeypatch.setattr("time.perf_counter", lambda: 100.0)
-    assert [Budget(steps=2).left(done, began=0.0) for done in (1, 2)] == [True, False]
-    timed = Budget(seconds=5.0)
+    assert [Repetitions(steps=2).left(done, began=0.0) for done in (1, 2)] == [True, False]
+    timed = Repetitions(seconds=5.0)
     assert [timed.left(done, began) for done, began in ((2, 0.0), (3, 0.0), (3, 96.0))] == [True, False, True]
 
 

@@ -86,7 +86,7 @@ def test_products_take_one_thread_of_blas():
     noting = replace(backend, ops=replace(backend.ops, cross_entropy=Pair(forward, loss.backward)))
     step = new_step(build(noting), slots=2)
     step(*BATCHES[0])
-    list(step.deal(lambda item: seen.append(blas_threads()), [0]))
+    list(step.scatter(lambda item: seen.append(blas_threads()), [0]))
     assert seen in ([1, 1, 1], [None, None, None])
 
 
@@ -94,10 +94,10 @@ def test_flags_travel_with_a_step(on):
     def work(ranks):
         step = new_step(build(on()), slots=4, ranks=ranks)
         told = []
-        for flag in (0, 15 * ranks.rank, 0):
-            step.flag = flag
+        for number in (0, 15 * ranks.rank, 0):
+            step.stop_signal = number
             step(*BATCHES[0])
-            told.append(step.flags)
+            told.append(step.latest_stop_signal)
         return told
 
     assert in_threads(2, work) == [[0, 15, 0]] * 2
@@ -138,7 +138,7 @@ def test_dealt_work_comes_back_in_order_on_every_rank(on):
             made.append(number)
             return [number * number, 0.1 * number, f"é{number}"]
 
-        return list(step.deal(square, range(5))), made
+        return list(step.scatter(square, range(5))), made
 
     for rank, (results, made) in enumerate(in_threads(2, work)):
         assert results == [[i * i, 0.1 * i, f"é{i}"] for i in range(5)]

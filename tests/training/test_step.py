@@ -1,18 +1,21 @@
 """A training step is forward, loss, backward, clipping and Adam, whatever the model and the micro-batches."""
 
 import re
+import sys
 from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+import npformer
 from npformer.backend import get_backend
 from npformer.errors import ConfigError, DTypeError, ShapeError, TokenError
 from npformer.functional import cross_entropy_backward, cross_entropy_forward
 from npformer.layers import RandomKey
 from npformer.layers.batch_norm import statistics_in
-from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig, build_model
+from npformer.models import DecoderConfig, EncoderConfig, Transformer, TransformerConfig, build_model
+from npformer.models.presets import PRESETS
 from npformer.optim import Adam, Noam
 from npformer.training import TrainStep
 from tests.outputs import unchanged
@@ -255,3 +258,20 @@ def test_a_step_that_fails_remembers_nothing(numpy64, monkeypatch):
     with pytest.raises(MemoryError):
         step(TOKENS, NEXT)
     assert all(np.array_equal(buffer.data, before[name]) for name, buffer in model.named_buffers())
+
+
+@pytest.mark.parametrize(("kernels", "made"), [("plain", 1), ("auto", 3)])
+def test_a_step_goes_through_few_files(kernels, made):
+    """A reader can open them all. By fast kernels the first steps compile and record; those that follow count."""
+    tiny, files = PRESETS["tiny"], set()
+    model = Transformer(tiny.config(0.1), backend=get_backend("numpy", kernels=kernels, threads=1))
+    step, batch = step_for(model), tiny.example_batch()
+    for _ in range(made):
+        step(*batch)
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: files.add(frame.f_code.co_filename) if event == "call" else None)
+    try:
+        step(*batch)
+    finally:
+        sys.setprofile(before)
+    assert 10 < len([file for file in files if file.startswith(npformer.__path__[0])]) <= 45

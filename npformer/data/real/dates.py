@@ -29,7 +29,7 @@ _VERSION = 1
 _BY_LETTER = {tag[0]: tag for tag in TAGS}
 
 
-class _Line(NamedTuple):
+class _DateLine(NamedTuple):
     day: str  # in ISO 8601
     text: str
     fields: str  # a letter for each character of text
@@ -55,12 +55,12 @@ def tags(*, seed: int = 0, count: int = 40_000) -> ExampleTask:
     return ExampleTask("tags", "tag", tokenizer, train, held_out, seed=seed, digest=check, classes=TAGS)
 
 
-def _phrases(task: str, count: int) -> tuple[list[_Line], str]:
+def _phrases(task: str, count: int) -> tuple[list[_DateLine], str]:
     """The phrases and their digest."""
     count = whole_number("count", count, at_least=1_000, at_most=1_000_000)
     version = expect_extra("babel", task)
     lines = cached_lines(f"date-phrases-{_VERSION}-{version}-{count}.tsv", lambda: _make(count))
-    return [_Line(*line.split("\t")) for line in lines], digest(lines)
+    return [_DateLine(*line.split("\t")) for line in lines], digest(lines)
 
 
 def _make(count: int) -> Iterable[str]:
@@ -71,10 +71,10 @@ def _make(count: int) -> Iterable[str]:
         locale, form = ways[number % len(ways)]
         phrase = write(day, locale, form)
         first = f"{locale} " if (locale, form) in uncertain else ""
-        yield "\t".join(_Line(day.isoformat(), first + phrase.text, "o" * len(first) + phrase.fields()))
+        yield "\t".join(_DateLine(day.isoformat(), first + phrase.text, "o" * len(first) + phrase.fields()))
 
 
-def _tags_of(line: _Line) -> list[str]:
+def _tags_of(line: _DateLine) -> list[str]:
     """For each word the field of its letters; if there are several, the first."""
     letters = (line.fields[start:stop].replace("o", "")[:1] for start, stop in spans(line.text))
     return [_BY_LETTER[letter or "o"] for letter in letters]

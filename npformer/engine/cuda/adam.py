@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from npformer.backend.arena import Arena, Run
+from npformer.backend.arena import Arena, SegmentRun
 from npformer.engine.cuda.device_runtime import DeviceRuntime, whole_blocks
 from npformer.typing import Array, HostArray
 
@@ -25,7 +25,7 @@ class Runs(NamedTuple):
     scales: Array  # (R, 2) float64  lr_scale; weight_decay times the optimiser's
 
 
-def runs_table(runs: Iterable[Run], weight_decay: float = 0.0) -> tuple[HostArray, HostArray]:
+def runs_table(runs: Iterable[SegmentRun], weight_decay: float = 0.0) -> tuple[HostArray, HostArray]:
     """The two arrays of Runs for ``arena.runs()``, on the host; weight_decay is the optimiser's."""
     runs = list(runs)
     places = np.array([(run.where.start, run.where.stop) for run in runs], np.int64).reshape(-1, 2)

@@ -21,7 +21,7 @@ NAME = "npformer"
 VARIABLE = "NUMBA_CACHE_DIR"  # the folder's own folder, if it is not to be the user's cache
 
 
-class Place(NamedTuple):
+class CacheFolders(NamedTuple):
     """The folders to read from, and the one to write to."""
 
     folders: tuple[Path, ...]  # to look into
@@ -29,21 +29,21 @@ class Place(NamedTuple):
 
 
 @cache
-def place() -> Place:
+def place() -> CacheFolders:
     """The place for this process; one message if it is not the usual folder."""
     folder, folders = usual_folder(), list[Path]()
     try:
         _make(folder)
         folders.append(folder)
         tempfile.TemporaryFile(dir=folder).close()
-        return Place((folder,), folder)
+        return CacheFolders((folder,), folder)
     except OSError as error:
         say_once(
             f"{folder}: expected a folder for compiled kernels that is yours alone to write, got: {error.strerror}; "
             f"they last as long as this process. Set that right, or set {VARIABLE} to another folder"
         )
     passing = _passing_folder()
-    return Place((*folders, passing) if passing is not None else tuple(folders), passing)
+    return CacheFolders((*folders, passing) if passing is not None else tuple(folders), passing)
 
 
 def usual_folder() -> Path:

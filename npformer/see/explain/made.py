@@ -17,10 +17,9 @@ from npformer.backend import get_backend
 from npformer.errors import DivergedError
 from npformer.layers import RandomKey
 from npformer.models import build_model
-from npformer.optim.step_inputs import Shard, shards_of
 from npformer.run.model_arrays import copy_arrays, saved_arrays
 from npformer.see.explain.update import Update, update_of
-from npformer.training.descent import backpropagate
+from npformer.training.descent import Shard, backpropagate, shards_of
 from npformer.training.step import TrainStep
 from npformer.typing import HostArray
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from npformer._version import __version__
-from npformer.run.predictions import Piece, Prediction
+from npformer.run.predictions import Piece, Predicted
 from npformer.run.summary import RunSummary
 from npformer.see.explain.sizes import READING
 from npformer.see.page.document import html_page, web_file
@@ -157,7 +157,7 @@ def _examples(run: RunSummary) -> str:
     )
 
 
-def _example(one: Prediction) -> str:
+def _example(one: Predicted) -> str:
     """One example: what the model read, what it wrote, and below a wrong one what was expected."""
     mark, word = ("✓", "right") if one.is_right else ("✗", "wrong")
     written = one.glue.join(map(_marked, one.pieces[:MOST_PIECES]))
@@ -169,7 +169,7 @@ def _example(one: Prediction) -> str:
     )
 
 
-def _continued(one: Prediction) -> str:
+def _continued(one: Predicted) -> str:
     """A text that was to be continued at each token: the text itself, marked where another token was likelier."""
     parts = (
         escaped(piece.expected)

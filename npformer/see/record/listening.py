@@ -18,7 +18,7 @@ from npformer.check.in_float64 import attributes
 from npformer.check.inputs import as_tuple, like, parameter_names
 from npformer.functional.arrays import namespace
 from npformer.layers import Layer
-from npformer.layers.norms import joins
+from npformer.layers.residual import joins
 from npformer.typing import HostArray
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from npformer.engine.numba import kernel_folder
-from npformer.engine.numba.kernel_folder import Place
+from npformer.engine.numba.kernel_folder import CacheFolders
 
 place = kernel_folder.place.__wrapped__
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="who owns a folder, and who may write it, is POSIX's to say")
@@ -30,7 +30,7 @@ def passing(folder):
 
 def test_it_is_made_and_closed_to_others(folder, capsys):
     for _ in range(2):
-        assert place() == Place((folder,), folder)
+        assert place() == CacheFolders((folder,), folder)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert capsys.readouterr().err == ""
 

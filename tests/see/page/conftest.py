@@ -4,7 +4,7 @@ import pytest
 
 from npformer.run import RunDirectory
 from npformer.run.options import complete
-from npformer.run.predictions import Piece, Prediction
+from npformer.run.predictions import Piece, Predicted
 from npformer.run.summary import RunSummary
 from npformer.see.page.bugs import bug_traces
 from npformer.see.record.showcase import showcase
@@ -44,6 +44,6 @@ def summary(tmp_path):
         {"step": 20, "kind": "eval", "loss": 2.5, "token_accuracy": 0.5, "exact_match": 0.25, "examples": 4},
     ]  # fmt: skip
     evaluation = Evaluation(2.5, 0.5, 0.25, 4, ("a", "b", "c", "d"))
-    made = [Prediction("ab", (Piece("b", "b"), Piece("a", "x")), "")]
+    made = [Predicted("ab", (Piece("b", "b"), Piece("a", "x")), "")]
     run = RunDirectory(tmp_path / "reverse-007")
     return RunSummary(run, options, "npformer train reverse", {"numpy": "2"}, records, 20, 1234, evaluation, made, None)

@@ -12,7 +12,7 @@ import pytest
 
 from npformer.run import RunDirectory
 from npformer.run.attention_example import AttentionExample
-from npformer.run.predictions import Piece, Prediction
+from npformer.run.predictions import Piece, Predicted
 from npformer.see.page.report import report_page
 from npformer.see.page.report_tables import confusion_table, norms_table, options_table, what_table
 from tests.chromium import NARROW, WIDE
@@ -28,7 +28,7 @@ def section(name, *runs):
 
 def test_pieces_are_marked_where_they_are_wrong(summary):
     pieces = (Piece("a", "a"), Piece("b", "x"), Piece("c", None), Piece(None, "y"), Piece("z", "z", asked=False))
-    text = section("examples", replace(summary, predictions=[Prediction("abc", pieces, "")]))
+    text = section("examples", replace(summary, predictions=[Predicted("abc", pieces, "")]))
     written = re.search(r'<span class="written">(.*?)</span> <span class="quiet">expected abcz<', text)[1]
     assert written == (
         'a<span class="piece bad" title="expected b">x</span><del>c</del><ins>y</ins><span class="quiet">z</span>'
@@ -37,7 +37,7 @@ def test_pieces_are_marked_where_they_are_wrong(summary):
 
 
 def test_the_first_ten_examples_and_ten_more_that_are_wrong(summary):
-    predictions = [Prediction(f"s{i}", (Piece("a", "a" if i % 2 else "b"),), "") for i in range(60)]
+    predictions = [Predicted(f"s{i}", (Piece("a", "a" if i % 2 else "b"),), "") for i in range(60)]
     text = section("examples", replace(summary, predictions=predictions))
     sources = re.findall(r'class="source">(.*?)<', text)
     assert sources == [f"s{i}" for i in [*range(10), *range(10, 30, 2)]]
@@ -46,7 +46,7 @@ def test_the_first_ten_examples_and_ten_more_that_are_wrong(summary):
 
 def test_a_language_model_s_text_is_marked_where_another_token_was_likelier(summary):
     evaluation = replace(summary.evaluation, kind="causal")
-    predictions = [Prediction("ab", (Piece("a", "a"), Piece("b", " ")), "")] * 8
+    predictions = [Predicted("ab", (Piece("a", "a"), Piece("b", " ")), "")] * 8
     text = section("examples", replace(summary, predictions=predictions, evaluation=evaluation))
     assert text.count('<span class="written">a<span class="piece bad" title="likelier: ␣">b</span></span>') == 5
     assert "8 of 16 tokens are right. Shown: the first 5." in text
@@ -55,7 +55,7 @@ def test_a_language_model_s_text_is_marked_where_another_token_was_likelier(summ
 def test_shares_of_another_sample_say_so(summary):
     """The table above has those of the whole evaluation; a language model's texts are looked at one by one."""
     evaluation = replace(summary.evaluation, kind="causal", count=300)
-    predictions = [Prediction("ab", (Piece("a", "a"), Piece("b", " ")), "")] * 64
+    predictions = [Predicted("ab", (Piece("a", "a"), Piece("b", " ")), "")] * 64
     looked_at = replace(summary, predictions=predictions, evaluation=evaluation)
     assert "of 300 sequences" in section("what", looked_at)
     assert "64 of 128 tokens are right in the first 64 sequences of 300. Shown" in section("examples", looked_at)
@@ -82,7 +82,7 @@ def test_nobody_s_text_is_html(summary, tmp_path):
     hostile = replace(
         summary,
         run=RunDirectory(tmp_path / "a<b>"),
-        predictions=[Prediction(HOSTILE, (Piece(HOSTILE, HOSTILE[::-1]),), "")],
+        predictions=[Predicted(HOSTILE, (Piece(HOSTILE, HOSTILE[::-1]),), "")],
         environment={HOSTILE: HOSTILE},
         note=HOSTILE,
         repeat=HOSTILE,
@@ -146,7 +146,7 @@ def marked(text):
 
 
 def predictions(*pairs):
-    return [Prediction("source", tuple(Piece(*pair) for pair in pairs), "")]
+    return [Predicted("source", tuple(Piece(*pair) for pair in pairs), "")]
 
 
 def test_options_that_differ_stand_in_one_row_each(summary):
@@ -231,7 +231,7 @@ def page(summary, tmp_path):
     long = "a" * 300
     full = replace(
         summary,
-        predictions=[Prediction(long, (Piece(long, long[::-1]), Piece("b", "x")), "")],
+        predictions=[Predicted(long, (Piece(long, long[::-1]), Piece("b", "x")), "")],
         attention=AttentionExample(weights, tokens, tokens, long),
         repeat=f"npformer train {long}",
         environment={"processor": long},
