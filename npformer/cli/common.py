@@ -45,10 +45,7 @@ def _painted(colour: str, match: re.Match[str]) -> str:
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """Paragraphs are filled to the terminal's width; indented lines are examples or code, and stay as they are.
-
-    If examples do not fit, what is said of each is written below it.
-    """
+    """Paragraphs are filled to the terminal's width; indented lines are examples or code, and stay as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n\n".join(_filled(paragraph.split("\n"), width) for paragraph in text.split("\n\n"))
@@ -56,21 +53,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 def _filled(paragraph: list[str], width: int) -> str:
     groups = groupby(paragraph, key=lambda line: line.startswith("  "))
-    return "\n".join(_examples([*lines], width) if shown else fill(" ".join(lines), width) for shown, lines in groups)
-
-
-def _examples(lines: list[str], width: int) -> str:
-    """The lines; if one is too long, with less room between a command and what it does, or with that below it."""
-    if max(map(len, lines)) <= width:
-        return "\n".join(lines)
-    pairs = [(command, meaning.strip()) for command, _, meaning in (line[2:].partition("  ") for line in lines)]
-    longest = max(len(command) for command, meaning in pairs if meaning) if any(meaning for _, meaning in pairs) else 0
-    closer = [f"  {command.ljust(longest)}  {meaning}".rstrip() for command, meaning in pairs]
-    if max(map(len, closer)) <= width:
-        return "\n".join(closer)
-    margin = " " * 6
-    below = (fill(meaning, width, initial_indent=margin, subsequent_indent=margin) for _, meaning in pairs)
-    return "\n".join(f"  {command}\n{meaning}".rstrip() for (command, _), meaning in zip(pairs, below, strict=True))
+    return "\n".join("\n".join(lines) if shown else fill(" ".join(lines), width) for shown, lines in groups)
 
 
 class Parser(argparse.ArgumentParser):

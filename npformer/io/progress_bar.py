@@ -67,11 +67,6 @@ class Bar:
         if self._drawn is not None:
             self._drawn.update(amount - self._drawn.n)
 
-    def expect(self, left: float) -> None:
-        """Say how long the rest will take, in seconds; else it is estimated from the amounts."""
-        if self._drawn is not None:
-            self._drawn.left = left
-
     def note(self, *notes: str) -> None:
         """Show what is at hand, the most important note first."""
         if self._drawn is not None:
@@ -164,7 +159,6 @@ def _tqdm() -> Any:
         class Line(tqdm):  # type: ignore[misc, unused-ignore]
             def __init__(self, what: str, **options: Any) -> None:
                 self.what, self.notes = what, tuple[str, ...]()
-                self.left: float | None = None
                 often = {"mininterval": 0.05, "miniters": 0}
                 super().__init__(dynamic_ncols=True, **often, **options)
 
@@ -172,7 +166,7 @@ def _tqdm() -> Any:
                 now = self.format_dict
                 seconds, done, total = now["elapsed"], now["n"], now["total"]
                 rate = now["rate"] or ((done - now["initial"]) / seconds if seconds else 0.0)
-                left = self.left if self.left is not None else (total - done) / rate if rate else math.inf
+                left = (total - done) / rate if rate else math.inf
                 blocks = " 123456789#" if now["ascii"] else " ▏▎▍▌▋▊▉█"
                 return line(self.what, done, total, seconds, left, (now["ncols"] or 80) - 1, self.notes, blocks)
 

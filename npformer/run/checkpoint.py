@@ -5,8 +5,7 @@
         state.json           format, step, score, state, and the check sums of both files
 
 The folder appears by one rename after it was written, made durable and read back, so a kill or a
-full disk never costs an earlier checkpoint. A SHA-256 covers every byte of both files. A complex
-array (…), which safetensors lacks, is stored as real pairs (…, 2) and listed under "complex". The
+full disk never costs an earlier checkpoint. A SHA-256 covers every byte of both files. The
 state is plain JSON as `atomic_files.seal` takes it: nan and inf are preserved, tuples are read back as lists.
 
 Saving a step again replaces it. The new folder is committed as `step-00000500.new`, which readers
@@ -50,10 +49,10 @@ ARRAYS, STATE = "arrays.safetensors", "state.json"
 
 _NO_OTHER = "There is no other sound checkpoint in the same folder: restore this one from a copy, or start a new run"
 _NAME = re.compile(r"step-(\d{8,})(\.new)?", re.ASCII)
-_STORABLE = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
+_STORABLE = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
 #: The entries of state.json, and of its entry "arrays", with their types, as `_encode` writes them.
 _STATE_KINDS = {"step": (int,), "score": (int, float, type(None)), "state": (dict,), "arrays": (dict,)}
-_ARRAYS_KINDS = {"bytes": (int,), "sha256": (str,), "complex": (list,)}
+_ARRAYS_KINDS = {"bytes": (int,), "sha256": (str,)}
 
 
 @dataclass(frozen=True)
@@ -169,21 +168,13 @@ def _storable(name: str, array: HostArray) -> HostArray:
 
 def _encode(step: int, arrays: Tensors, state: dict[str, Any], score: float | None) -> dict[str, bytes]:
     """The two files of a checkpoint, by name."""
-    pairs = sorted(name for name, array in arrays.items() if array.dtype.kind == "c")
-    complexes = {name: arrays[name] for name in pairs}  # (…) complex -> (…, 2) real
-    real = {name: array.reshape(*array.shape, 1).view(array.real.dtype) for name, array in complexes.items()}
-    data = safetensors.numpy.save({**arrays, **real})
-    check = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "complex": pairs}
+    data = safetensors.numpy.save(dict(arrays))
+    check = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "complex": []}  # the format's; none here
     document = {"format": FORMAT, "step": step, "score": score, "arrays": check, "state": state}
     try:
         return {ARRAYS: data, STATE: seal(document)}
     except ValueError as error:
         raise CheckpointError(f"checkpoint{error}: convert it, or save it among the arrays") from error
-
-
-def _from_pairs(array: HostArray) -> HostArray:
-    kind = np.result_type(array.dtype, np.complex64)
-    return array.view(kind).reshape(array.shape[:-1])  # (…, 2) real -> (…) complex
 
 
 def _read(path: Path) -> Checkpoint:
@@ -198,7 +189,6 @@ def _read(path: Path) -> Checkpoint:
     try:
         # a copy, since arrays from safetensors may be read-only
         arrays = {name: array.copy() for name, array in safetensors.numpy.load(data).items()}
-        arrays.update({name: _from_pairs(arrays[name]) for name in check["complex"]})
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(f"{file}: expected safetensors, found something else ({error})") from error
     return Checkpoint(document["step"], arrays, document["state"], document["score"], path)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from npformer.data import Task
-from npformer.errors import CheckpointError, ConfigError, DataError, NpformerError
+from npformer.errors import CheckpointError, DataError, NpformerError
 from npformer.io.notebook import Displayed
 from npformer.io.printable import shell_words, visible
 from npformer.models import Model
@@ -24,10 +23,9 @@ from npformer.run.attention_example import AttentionExample, task_attention_exam
 from npformer.run.checkpoint import Checkpoint
 from npformer.run.config_file import read_toml
 from npformer.run.directory import RunDirectory
-from npformer.run.option_types import in_shell
 from npformer.run.options import SECTIONS, Options, complete
 from npformer.run.predictions import Predicted, predictions_on
-from npformer.run.start_from import FREE, extend
+from npformer.run.start_from import extend
 from npformer.run.trained import load_latest, read_trained
 from npformer.training.evaluation import Evaluation, evaluate_task
 
@@ -41,7 +39,6 @@ class RunSummary(Displayed):
 
     run: RunDirectory
     options: Options
-    repeat: str  # the command that trains it again
     environment: Mapping[str, str]  # as its last checkpoint tells
     records: list[dict[str, Any]]  # of metrics.jsonl
     step: int  # of the checkpoint
@@ -57,8 +54,8 @@ class RunSummary(Displayed):
         return self.run.path.resolve().name
 
     @property
-    def again(self) -> str:
-        """The command that trains with the same config.toml."""
+    def repeat(self) -> str:
+        """The command that trains it again, with the same config.toml."""
         return shell_words("npformer", "train", "--config", self.run.config_path)
 
     def __str__(self) -> str:
@@ -126,7 +123,7 @@ def summarise(
         predictions = predictions_on(model, task, examples, evaluation)
         attention = task_attention_example(model, task, examples, evaluation.outputs)
     return RunSummary(
-        run, options, repeat_command(options, task), environment if isinstance(environment, dict) else {},
+        run, options, environment if isinstance(environment, dict) else {},
         metrics.read(run.metrics_path), checkpoint.step, model.num_parameters(), evaluation, predictions,
         attention if attention is not None and attention.weights else None, note,
     )  # fmt: skip
@@ -140,40 +137,6 @@ def flat(options: Options) -> dict[str, Any]:
         for field in dataclasses.fields(values)
         if field.init
     }
-
-
-def repeat_command(options: Options, task: Task | None) -> str:
-    """The shortest command that trains with these options; task: of the run, if there is one, for its lengths."""
-    wanted = flat(options)
-    size = int(wanted["model.vocab_size" if "model.vocab_size" in wanted else "model.tgt_vocab_size"])
-    classes = wanted.get("model.num_classes") or 0  # none for hidden tokens
-    longest = task.max_length if task is not None else 1
-    chosen: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
-    chosen["run"]["task"] = options.run.task
-    for _ in range(2):  # defaults follow from others: the warm-up from the steps
-        usual = flat(complete(chosen, size, longest, classes))
-        for name in (name for name, value in wanted.items() if usual.get(name) != value):
-            section, _, key = name.partition(".")
-            chosen[section][key] = wanted[name]
-    for section, key in [(section, key) for section, values in chosen.items() for key in values if key != "task"]:
-        fewer = chosen | {section: {name: value for name, value in chosen[section].items() if name != key}}
-        with suppress(ConfigError):  # an option alone may not go with the others' defaults
-            if flat(complete(fewer, size, longest, classes)) == wanted:  # it follows from the rest
-                chosen = fewer
-    words = ["npformer", "train", options.run.task]
-    followed = [("run", "task"), ("run", "seed"), ("run", "init_from"), ("data", "file"), ("data", "sha256")]
-    if options.run.init_from is not None:  # its model is that one's
-        words += ["--from", options.run.init_from]
-        followed += [("model", key) for key in chosen["model"] if key not in FREE]
-    if options.data.file is not None:
-        words += ["--data", options.data.file]
-    if options.run.seed:
-        words += ["--seed", str(options.run.seed)]
-    for section, values in chosen.items():
-        for key, value in values.items():
-            if (section, key) not in followed:
-                words += ["--set", f"{section}.{key}={in_shell(value)}"]
-    return shell_words(*words)
 
 
 def _expect_same(task: Task, identity: Any) -> None:

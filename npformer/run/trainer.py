@@ -23,7 +23,7 @@ from npformer.data import PAD_ID, Task
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
 from npformer.io.printable import shell_words
 from npformer.io.seconds import now, rate, since
-from npformer.models import Model, Transformer
+from npformer.models import Model
 from npformer.run import metrics
 from npformer.run.checkpoint import Checkpoint, list_checkpoints, load_checkpoint, prune, save_checkpoint
 from npformer.run.conditions import patience_in, versions
@@ -31,7 +31,7 @@ from npformer.run.directory import RunDirectory
 from npformer.run.journal import Journal, Listeners, Silent
 from npformer.run.model_arrays import copy_arrays, model_arrays, model_arrays_of, saved_arrays, set_arrays
 from npformer.run.options import TrainingOptions
-from npformer.run.progress import RunProgress, TimeLeft
+from npformer.run.progress import RunProgress
 from npformer.run.signals import StopRequest, stop_on_signals
 from npformer.run.world import World
 from npformer.training.evaluation import Evaluation, evaluate_task
@@ -98,8 +98,6 @@ class Trainer:
         self.last_evaluation: Evaluation | None = None
         self._identity, self._config = dict(identity or {}), config
         self._journal = Journal(run, self.progress, listeners or Listeners()) if self.writes else Silent()
-        held_out = len(task.held_out(options.final_examples))
-        self._left = TimeLeft(options, held_out, isinstance(step.model, Transformer))
         self._lowest, self._waited = math.inf, 0  # held-out loss, and the evaluations since
         self._loss_sum = step.model.backend.zeros(())  # since the last log line, on the device
         self._loss_count = 0
@@ -177,7 +175,7 @@ class Trainer:
         return evaluation
 
     def _one_step(self) -> None:
-        began, number, options, every = now(), self.step.step_number + 1, self.options, self.options.every
+        number, options, every = self.step.step_number + 1, self.options, self.options.every
         learning_rate = self.step.learning_rate
         batch = self.task.batch(number, options.batch_size)
         loss = self.step(*batch)
@@ -192,10 +190,8 @@ class Trainer:
         evaluates, saves = (last or number % often == 0 for often in (every.evaluate, every.save))
         if evaluates or saves:
             self.step.model.backend.device.synchronize()
-        self._left.stepped(since(began))
         if evaluates or saves:
             self._look_and_save(number, evaluates, saves, last)
-        self.progress.expect(self._left.seconds(number))
 
     def _look_and_save(self, number: int, evaluates: bool, saves: bool, last: bool) -> None:
         """Evaluate, save, or both; tokens per second count training only."""
@@ -203,9 +199,7 @@ class Trainer:
         if evaluates:
             score = self._log_evaluation(number, self.options.final_examples if last else self.options.eval_examples)
         if saves or self.is_out_of_patience:
-            saving = now()
             self.save(score)
-            self._left.saved(since(saving))
         if self.is_out_of_patience and not last:
             self._end_early(number)
         self._clock += since(began)
@@ -234,9 +228,7 @@ class Trainer:
         """Evaluate. Returns the score that compares checkpoints."""
         if number:
             self._journal.write({"step": number, "kind": "gradient"} | self._norms(), shown=False)
-        began = now()
         evaluation = self.last_evaluation = self.evaluate(count)
-        self._left.evaluated(since(began), evaluation.count)
         record = {
             "step": number,
             "kind": "eval",

@@ -21,7 +21,7 @@ from npformer.run.checkpoint import (
 from tests.run import runs
 from tests.run.runs import names, save
 
-DTYPES = ["bool", "int8", "int32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
+DTYPES = ["bool", "int8", "int32", "int64", "uint64", "float16", "float32", "float64"]
 
 
 def make(dtype, shape):

@@ -36,9 +36,12 @@ def pressing_at(chosen, call):
 
 
 def places(lines):
-    """Where to press: each line of the updates and of what holds Ctrl-C back when first met, and some others."""
+    """Where to press: each line of the updates and of what holds Ctrl-C back when first met, and some others.
+
+    Not the very last ones: what was cached makes a later pass some lines shorter.
+    """
     close = {place: i for i, place in reversed([*enumerate(lines)]) if place[0] in UPDATES}
-    return sorted({*close.values(), *range(0, len(lines), len(lines) // 10)})
+    return sorted({*close.values(), *range(0, len(lines) - 99, len(lines) // 10)})
 
 
 @pytest.mark.parametrize("presses", [1, 2])

@@ -82,8 +82,6 @@ def _repeat(run: RunSummary) -> str:
     return (
         f"<p>Train from the start with the options that {escaped(run.name)} ended with:</p>"
         f"<pre><code>{escaped(run.repeat)}</code></pre>"
-        "<p>Or with every option as it was, on this machine:</p>"
-        f"<pre><code>{escaped(run.again)}</code></pre>"
     )
 
 

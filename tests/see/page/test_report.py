@@ -85,7 +85,6 @@ def test_nobody_s_text_is_html(summary, tmp_path):
         predictions=[Predicted(HOSTILE, (Piece(HOSTILE, HOSTILE[::-1]),), "")],
         environment={HOSTILE: HOSTILE},
         note=HOSTILE,
-        repeat=HOSTILE,
         records=[{"step": 1, "kind": "gradient", f"norm.{HOSTILE}": 1.0}, *summary.records],
     )
     for runs in ([hostile], [hostile, replace(hostile, predictions=[])]):
@@ -233,7 +232,6 @@ def page(summary, tmp_path):
         summary,
         predictions=[Predicted(long, (Piece(long, long[::-1]), Piece("b", "x")), "")],
         attention=AttentionExample(weights, tokens, tokens, long),
-        repeat=f"npformer train {long}",
         environment={"processor": long},
     )
     place = tmp_path / "report.html"
