@@ -18,6 +18,7 @@ from npformer.run.conditions import digest, versions
 from npformer.run.config_file import write_toml
 from npformer.run.directory import RunDirectory
 from npformer.run.journal import Listeners
+from npformer.run.memory import expect_memory
 from npformer.run.model_arrays import expect_arrays, model_arrays_of, table_of
 from npformer.run.option_types import shown
 from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions, complete
@@ -75,7 +76,7 @@ def assemble(sections: Sections, resumed: Checkpoint | None = None, world: World
     """Build task, model, optimiser and step from the options given, by section and key.
 
     resumed: the checkpoint to resume from. Data and model are compared with it before the model is built. Raises
-    ConfigError, DataError or DeviceError, and CheckpointError if data or model differ.
+    ConfigError, also for too little memory, DataError or DeviceError, and CheckpointError if data or model differ.
     """
     source = None
     if sections["run"].get("init_from") is not None and resumed is None:
@@ -106,6 +107,7 @@ def assemble(sections: Sections, resumed: Checkpoint | None = None, world: World
     if resumed:
         expect_arrays(options.model, run.dtype, table_of(model_arrays_of(resumed)), str(resumed.path))
     backend = backend_of(run, run.device)
+    expect_memory(options, task, backend, resumed.step if resumed else 0)
     model = build_model(options.model, backend=backend, seed=run.seed)
     if source:
         source.set_weights(model)

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from npformer.backend import cupy_problem
+from npformer.run import memory
 from tests.small_disk import mounted
 
 #: Arguments of a command, and the text that the message must contain: one for each part of the way to a run. What
@@ -61,6 +62,16 @@ def test_bad_input_is_refused_before_the_folder_is_created(case, cli, files, tmp
     words, *message = case
     cli(f"train {words}").refused(*message)
     assert {path.name for path in tmp_path.iterdir()} == files
+
+
+def test_a_step_that_cannot_fit_into_the_memory_leaves_no_folder(cli, copied, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "host_memory", lambda: 8e9)
+    words = ("training.batch_size: expected a step that fits into the memory, 8.0 GB, got one that needs at least ",
+             " for 1,000,000,000 sequences of 13 tokens; at most ", "lower it, raise accumulate")  # fmt: skip
+    cli("train reverse --set batch_size=1000000000").refused(*words)
+    assert list(tmp_path.iterdir()) == []
+    copied("run")
+    cli("train --resume run --set batch_size=1000000000 --set steps=99").refused(*words)
 
 
 def test_cupy_without_a_gpu(cli, tmp_path):
