@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -33,35 +33,29 @@ def meanings_of(options: type) -> dict[str, str]:
     return {name: note for name, note in notes.items() if isinstance(note, str)}
 
 
-def near(name: str, valid: Iterable[str]) -> list[str]:
-    """The valid names that are closest to a wrong one, at most four, compared by what follows their last dot."""
-    wanted = name.rpartition(".")[2].lower()
-    keys: dict[str, str] = {}
-    for full in valid:
-        keys.setdefault(full.rpartition(".")[2], full)
-    if wanted in keys:
-        return [keys[wanted]]
-    nearest = difflib.get_close_matches(wanted, keys, n=3)
-    nearest += [key for key in keys if key not in nearest and len(wanted) > 2 and wanted in key]
-    return [keys[key] for key in nearest[:4]]
+def expect_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ConfigError, with the nearest known names, or with all of them, for one that is not known."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            ends = {full.rpartition(".")[2]: full for full in known}
+            wanted = name.rpartition(".")[2].lower()
+            nearest = difflib.get_close_matches(wanted, ends, n=3)
+            nearest += [end for end in ends if end not in nearest and len(wanted) > 2 and wanted in end]
+            *others, last = [repr(ends[end]) for end in nearest[:4]] or [""]
+            guess = f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
+            every = f". Expected one of: {', '.join(known)}"
+            raise ConfigError(f"{what} {shown(name)} is unknown{guess if last else every}")
 
 
-def did_you_mean(names: Sequence[str]) -> str:
-    """A question with these names, to follow an error; nothing without names."""
-    *others, last = [repr(name) for name in names] or [""]
-    return last and f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
-
-
-def fitted(values: Mapping[str, Any], options: type) -> dict[str, Any]:
-    """Values converted to the annotations of a dataclass, by option.
+def fitted(values: Mapping[str, Any], options: type, before: str = "") -> dict[str, Any]:
+    """Values converted to the annotations of a dataclass, by option; before: what messages put before a name.
 
     Raises ConfigError for an unknown option (naming the nearest) or a value of the wrong type.
     """
     kinds = kinds_of(options)
-    if unknown := [key for key in values if key not in kinds]:
-        guess = did_you_mean(near(unknown[0], kinds)) or f". Expected one of: {', '.join(kinds)}"
-        raise ConfigError(f"option {shown(unknown[0])} is unknown{guess}")
-    return {key: fit(value, kinds[key], key) for key, value in values.items()}
+    expect_known("option", [before + key for key in values], [before + key for key in kinds])
+    return {key: fit(value, kinds[key], before + key) for key, value in values.items()}
 
 
 def fit(value: Any, kind: Any, name: str) -> Any:

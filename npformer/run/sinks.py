@@ -20,7 +20,7 @@ from npformer.extras import install
 from npformer.io.atomic_files import describe
 from npformer.run import metrics
 from npformer.run.directory import RunDirectory
-from npformer.run.option_types import did_you_mean, near
+from npformer.run.option_types import expect_known
 
 
 class Sink(Protocol):
@@ -100,10 +100,8 @@ SINKS: dict[str, Callable[[RunDirectory, int], Sink]] = {"csv": Csv, "tensorboar
 
 def expect_sinks(names: Iterable[str]) -> None:
     """Raise ConfigError for an unknown sink, or one whose package is missing."""
+    expect_known("--log-to: sink", names, SINKS)
     for name in names:
-        if name not in SINKS:
-            guess = did_you_mean(near(name, SINKS))
-            raise ConfigError(f"--log-to: expected some of {', '.join(SINKS)}, with commas, got {name!r}{guess}")
         if name == "tensorboard" and find_spec("tensorboardX") is None:
             raise ConfigError(
                 f"--log-to tensorboard: expected the package tensorboardX, found none: {install('tensorboard')}"

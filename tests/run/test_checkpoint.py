@@ -103,7 +103,7 @@ def test_any_truncation_is_noticed(tmp_path, file):
 
 @pytest.mark.parametrize("file", [ARRAYS, STATE])
 def test_any_flipped_bit_is_noticed(tmp_path, file):
-    path = save(tmp_path, 2, {**runs.ARRAYS, "é": np.ones(2) * 1j}, state={"a": [1e-05, True, "é"]}, score=math.inf)
+    path = save(tmp_path, 2, {**runs.ARRAYS, "é": np.ones(2) * 2}, state={"a": [1e-05, True, "é"]}, score=math.inf)
     data = (path / file).read_bytes()
     places = [(position, position % 8) for position in range(len(data))]
     places += [(position, bit) for bit in (0, 5) for position in range(0, len(data), 3)]  # 5: upper or lower case

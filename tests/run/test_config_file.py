@@ -30,7 +30,6 @@ class Training:
     clip_norm: float | None = 1.0
     note: str = ""
     title: Optional[str] = "run"  # noqa: UP045  the old spelling is an annotation as well
-    seed: int = 0
 
 
 SECTIONS = {"model": Model, "training": Training}
@@ -88,7 +87,7 @@ def test_meanings_stand_behind_the_options_and_are_read_over(tmp_path):
     (tmp_path / "told.toml").write_text(text.replace('# bound = "none"', "bound = 2.5"))
     assert read_toml(tmp_path / "told.toml", {"told": Told})["told"]["bound"] == 2.5
     (tmp_path / "told.toml").write_text(text.replace("width = 1", "widht = 1"))
-    with pytest.raises(ConfigError, match=r"told\.toml, line 2: option 'widht' is unknown; did you mean 'width'"):
+    with pytest.raises(ConfigError, match=r"told\.toml: option 'told\.widht' is unknown; did you mean 'told\.width'"):
         read_toml(tmp_path / "told.toml", {"told": Told})
 
 
@@ -120,25 +119,15 @@ def test_what_would_not_come_back_is_not_written(training, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "[model]\nd_modle = 8",
-            "line 2: option 'd_modle' is unknown; did you mean 'd_model'? npformer train TASK --options lists all",
-        ),
-        (
-            "\n[trianing]\nsteps = 1",
-            "line 2: section 'trianing' is unknown; did you mean 'training'?",
-        ),
-        ("[model]\nsteps = 8", "line 2: option 'steps' is unknown; did you mean 'training.steps'?"),
-        ("steps = 8", "line 1: 'steps' stands outside any section: expected it below [training]"),
-        ("zzz = 8", "line 1: 'zzz' stands outside any section: expected it below [model] or [training]"),
-        ("model = 8", "line 1: expected a section [model], got 8"),
+        ("[model]\nd_modle = 8", "option 'model.d_modle' is unknown; did you mean 'model.d_model'?"),
+        ("\n[trianing]\nsteps = 1", "section 'trianing' is unknown; did you mean 'training'?"),
+        ("[model]\nsteps = 8", "option 'model.steps' is unknown. Expected one of: model.d_model, "),
+        ("zzz = 8", "section 'zzz' is unknown. Expected one of: model, training"),
+        ("model = 8", "expected a section [model], got 8"),
         ("[[model]]\nseed = 8", "expected a section [model], got [{'seed': 8}]"),
-        (
-            "[model]\nseed = 1\n\n[training]\nseed = 'x'",
-            "line 5: training.seed: expected a whole number, got 'x'",
-        ),
-        ("training.seed = 1.0", "line 1: training.seed: expected a whole number, got 1.0"),
-        ("[model]\nd_model = true", "line 2: model.d_model: expected a whole number, got True"),
+        ("[model]\nseed = 1\n\n[training]\nsteps = 'x'", "training.steps: expected a whole number, got 'x'"),
+        ("training.steps = 1.0", "training.steps: expected a whole number, got 1.0"),
+        ("[model]\nd_model = true", "model.d_model: expected a whole number, got True"),
         ("[model]\ndropout = true", "model.dropout: expected a number, got True"),
         ("[model]\ntie_embeddings = 1", "model.tie_embeddings: expected true or false, got 1"),
         ("[model]\nfinal_norm = 'x'", "model.final_norm: expected true or false or \"none\", got 'x'"),
@@ -146,14 +135,14 @@ def test_what_would_not_come_back_is_not_written(training, message):
         ("[training]\nlr = [1, 2]", "training.lr: expected a number, got [1, 2]"),
         ("[training]\nnote = 2020-01-01", "training.note: expected a text, got datetime.date"),
         (f"[training]\nlr = 1{'0' * 400}", "training.lr: expected a number, got 1000"),
-        ("[model]\nd_model = \nseed = 1", "line 2: expected TOML, found something else"),
-        ("[model]\nseed = 1\nseed = 2", "line 3: expected TOML, found something else"),
-        (b"[model]\n# \xff\n", "line 2: expected UTF-8, found byte 0xff"),
-        (f"[model]\nseed = {'[' * 5000}", "line 2: expected TOML, found something else"),
-        (f"[model]\nseed = {'9' * 5000}", "line 2: expected TOML, found something else"),
-        (f"[model]\nseed = 0x{'f' * 5000}", "line 2: model.seed: expected a whole number, got a whole number of too"),
-        (f"[model]\nseed = {2**128}", "line 2: model.seed: expected a whole number, got 34028236"),
-        (f"[model]\n{'x' * 5000} = 1", f"line 2: option '{'x' * 79}… (5,002 characters) is unknown"),
+        ("[model]\nd_model = \nseed = 1", "expected TOML, found something else"),
+        ("[model]\nseed = 1\nseed = 2", "expected TOML, found something else: Cannot overwrite a value (at line 3"),
+        (b"[model]\n# \xff\n", "expected UTF-8, got: 'utf-8' codec can't decode byte 0xff"),
+        (f"[model]\nseed = {'[' * 5000}", "expected TOML, found something else"),
+        (f"[model]\nseed = {'9' * 5000}", "expected TOML, found something else"),
+        (f"[model]\nseed = 0x{'f' * 5000}", "model.seed: expected a whole number, got a whole number of too"),
+        (f"[model]\nseed = {2**128}", "model.seed: expected a whole number, got 34028236"),
+        (f"[model]\n{'x' * 5000} = 1", f"option 'model.{'x' * 73}… (5,008 characters) is unknown"),
         ("#" * (1 << 18) + "\n", "expected an options file of at most 262,144 bytes, found more"),
     ],
 )
@@ -197,11 +186,7 @@ def test_assignments(text, expected):
     ("text", "message"),
     [
         ("steps", "'steps': expected SECTION.KEY=VALUE, such as model.d_model=…"),
-        ("seed=5", "'seed' is in several sections: expected model.seed or training.seed"),
-        (
-            "stesp=5",
-            "option 'stesp' is unknown; did you mean 'training.steps'? npformer train TASK --options lists all",
-        ),
+        ("stesp=5", "option 'stesp' is unknown; did you mean 'training.steps'?"),
         ("model.steps=5", "did you mean 'training.steps'?"),
         ("norm=5", "did you mean 'training.clip_norm', 'model.norm_order' or 'model.final_norm'?"),
         ("zzz=5", "option 'zzz' is unknown. Expected one of: "),

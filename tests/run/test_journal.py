@@ -135,7 +135,7 @@ def test_new_run_makes_a_run_like_the_command(tmp_path, monkeypatch, capsys):
     [
         ({"train": {}}, {}, r"^options: expected sections of run, data, model, training, got 'train'$"),
         ({"training": {"steps": "4"}}, {}, r"steps: expected a whole number, got '4'"),
-        ({}, {"log_to": ["wandb"]}, r"^--log-to: expected some of csv, tensorboard.*'wandb'"),
+        ({}, {"log_to": ["wandb"]}, r"^--log-to: sink 'wandb' is unknown. Expected one of: csv, tensorboard"),
     ],
 )
 def test_new_run_refuses_before_anything_is_written(options, more, message, tmp_path, monkeypatch):
