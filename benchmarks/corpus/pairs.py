@@ -1,8 +1,7 @@
 """The corpus: pairs and their mistakes, read from the TOML files beside this one.
 
 A theme has a setup, a text that its pairs share. A pair has code, written below the setup, and expressions of what they
-define: target, inputs (or draw(rng)), reference, options. A mistake changes the code in one place; it is quoted as in
-the museum, so it names its function and holds for other names of its variables.
+define: target, inputs (or draw(rng)), reference, options. A mistake changes the code of a function in one place.
 """
 
 import ast
@@ -20,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import ROOT
-from npformer.lab.mistake import Edit, Mistake
-from npformer.lab.quote import QuoteError, replaced
+from npformer.lab.mistake import Edit, EditError, Mistake, replaced
 
 HERE = Path(__file__).parent
 LISTS = ("foreign", "verdicts", "precision", "regimes", "sources", "judge", "tolerance", "derivations")
@@ -59,7 +57,7 @@ class Pair:
         return self.deserves if mistake is None else "below" if mistake.size else "wrong"
 
     def source(self, mistake=None):
-        """The text, with a mistake. Raises QuoteError unless what it changes occurs exactly once."""
+        """The text, with a mistake. Raises EditError unless what it changes occurs exactly once."""
         return self.text if mistake is None else mistaken(self.text, *mistake.edits)
 
     def line(self, mistake):
@@ -71,33 +69,21 @@ class Pair:
 
 
 def mistaken(text, edit):
-    """A text with a change in it. Raises QuoteError where it does not fit."""
+    """A text with a change in it. Raises EditError where it does not fit."""
     function = tree = ast.parse(text)
     for name in filter(None, edit.where.split(".")):
         found = [node for node in ast.walk(function) if getattr(node, "name", None) == name]
         if len(found) != 1:
-            raise QuoteError(f"where: expected one function {edit.where}, found {len(found)} of the name {name}")
+            raise EditError(f"where: expected one function {edit.where}, found {len(found)} of the name {name}")
         (function,) = found
     if function is tree:
-        return replaced(text, edit.old, edit.new, _fixed(tree))
+        return replaced(text, edit.old, edit.new)
     lines = text.splitlines(keepends=True)
     span = slice(function.lineno - 1, function.end_lineno)
     part = textwrap.dedent("".join(lines[span]))
-    changed = replaced(part.rstrip("\n") + "\n", edit.old, edit.new, _fixed(tree))
+    changed = replaced(part.rstrip("\n") + "\n", edit.old, edit.new)
     lines[span] = [textwrap.indent(changed, " " * function.col_offset)]
     return "".join(lines)
-
-
-def _fixed(tree):
-    """Names that mean the same everywhere in a text: of its module, of functions and classes, and imported ones."""
-    found = {node.id for top in tree.body if isinstance(top, ast.Assign) for node in ast.walk(top.targets[0])
-             if isinstance(node, ast.Name)}  # fmt: skip
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-    return found
 
 
 @cache

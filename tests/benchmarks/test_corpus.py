@@ -15,8 +15,7 @@ from benchmarks.corpus.pairs import LISTS, as_tuple, loaded, mistaken, pairs
 from benchmarks.measured import RESULTS
 from npformer.check.causes import patterns
 from npformer.check.inputs import is_float
-from npformer.lab.mistake import Edit
-from npformer.lab.quote import QuoteError
+from npformer.lab.mistake import Edit, EditError
 
 CASES = list(asked.cases())
 H = 1e-6
@@ -69,7 +68,7 @@ def test_every_mistake_changes_one_place():
 def test_a_mistake_that_fits_nowhere_or_twice_is_refused():
     text = "def f(x):\n    y = x + x\n    return y\n"
     for old in ("x * x", "x"):
-        with pytest.raises(QuoteError, match="expected this code exactly once"):
+        with pytest.raises(EditError, match="expected this code exactly once"):
             mistaken(text, Edit("f", old, "1"))
 
 

@@ -23,8 +23,7 @@ from typing import Any
 
 from npformer.backend import Backend, get_backend
 from npformer.errors import ConfigError
-from npformer.lab.mistake import Edit
-from npformer.lab.quote import QuoteError, replaced
+from npformer.lab.mistake import Edit, EditError, replaced
 
 _numbers = itertools.count()
 
@@ -115,8 +114,8 @@ def _edited(target: str, edits: list[Edit]) -> tuple[str, str]:
     before = source = textwrap.dedent(inspect.getsource(function))
     for edit in edits:
         try:
-            source = replaced(source, edit.old, edit.new, function.__globals__)
-        except QuoteError as error:
+            source = replaced(source, edit.old, edit.new)
+        except EditError as error:
             raise PatchError(f"{target}: {error}\nthe function was changed: bring the bug up to date") from None
     return before, source
 
