@@ -148,7 +148,7 @@ def test_foreign_packages_are_imported_where_they_belong():
     def elsewhere(path):
         foreign = {name.split(".")[0] for name, _ in imports(path)} - {"npformer"} - set(sys.stdlib_module_names)
         if (path.parent / "__main__.py").exists() and path.parent != ROOT:  # a program of its own, run by its path
-            foreign -= {sibling.stem for home in (path.parent, ROOT / "io/child") for sibling in home.glob("*.py")}
+            foreign -= {sibling.stem for sibling in path.parent.glob("*.py")}
         return {name for name in foreign if name not in FOREIGN or not place_of(path).startswith(ALONE.get(name, ""))}
 
     assert wrong(elsewhere) == {}

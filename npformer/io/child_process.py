@@ -1,4 +1,4 @@
-"""Starts a program that runs a user's code in a process apart, and ends it with everything that it started."""
+"""A program of a stranger's in a process apart: it is asked, and ended with everything that it started."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from numpy.lib.stride_tricks import as_strided
+
+from npformer.io.child.values import encode
+from npformer.io.child.wire import receive, send
+from npformer.typing import HostArray
 
 GRACE = 1.5  # extra seconds, so that the child's own limit strikes first and can report the line
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
+FIRST, LAST = 4000, 2000  # bytes of its prints that are kept
 
 
 @dataclass(frozen=True)
@@ -22,22 +32,126 @@ class Limits:
     memory: int = 2 * 1024**3
 
 
-def started(program: Path, folder: Path, prints: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    """A process of the program, a folder with a ``__main__.py`` that imports nothing of npformer, in this folder."""
-    return subprocess.Popen(
-        [sys.executable, "-I", "-B", "-X", "utf8", str(program)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=prints,
-        cwd=folder, env=_environment(), start_new_session=True,
-    )  # fmt: skip
+class ChildEnded(Exception):
+    """A program gives no answer. is_late: its time was up; code: how it ended by itself, "" if it goes on."""
+
+    def __init__(self, why: str, is_late: bool = False, code: str = "") -> None:
+        super().__init__(why)
+        self.is_late, self.code = is_late, code
 
 
-def _environment() -> dict[str, str]:
-    """One thread, so that limits on memory and processes are meaningful; no Python settings of the user."""
+class Prints:
+    """What a program writes to standard error: its first and last bytes, and how many there are."""
+
+    def __init__(self, stream: Any) -> None:
+        self.first, self.last, self.count = b"", b"", 0
+        self._thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
+        self._thread.start()
+
+    def _read(self, stream: Any) -> None:
+        with stream:
+            while chunk := stream.read1(65536):
+                self.first += chunk[: FIRST - len(self.first)]
+                self.last = (self.last + chunk)[-LAST:]
+                self.count += len(chunk)
+
+    def wait(self) -> None:
+        """Until the program, which has ended, has no more."""
+        self._thread.join(2.0)
+
+
+class ChildProcess:
+    """A program that answers requests, each a line of JSON and arrays, on its standard input and output.
+
+    Raises OSError if it cannot be started. ``end`` ends it.
+    """
+
+    def __init__(
+        self, command: Sequence[str], folder: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=folder, env=environment, start_new_session=True
+        )
+        self.prints = Prints(self._process.stderr)
+
+    def ask(
+        self, head: dict[str, Any], arrays: Sequence[HostArray], seconds: float
+    ) -> tuple[dict[str, Any], list[HostArray]]:
+        """(the answer's line, its arrays). Raises ChildEnded if there is none within so many seconds."""
+        late = threading.Event()
+        timer = threading.Timer(seconds, lambda: (late.set(), _kill(self._process)))
+        timer.start()
+        try:
+            self._expect_no_more()
+            send(self._process.stdin, head, arrays)
+            answer = receive(self._process.stdout)
+            self._expect_no_more()
+            return answer
+        except (OSError, EOFError, ValueError) as error:
+            if late.is_set():
+                raise ChildEnded(f"expected an answer within {seconds:g} s, got none", is_late=True) from None
+            raise ChildEnded(str(error), code=self._code()) from None
+        finally:
+            timer.cancel()
+
+    def _code(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(0.2)
+            return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return ""
+
+    def _expect_no_more(self) -> None:
+        """Raise ValueError if the program has written more than it said."""
+        stream: Any = self._process.stdout
+        os.set_blocking(stream.fileno(), False)
+        more = stream.peek(1)
+        os.set_blocking(stream.fileno(), True)
+        if more:
+            raise ValueError(f"expected no bytes beyond those of its shapes, got {len(more)} or more: {more[:40]!r}")
+
+    def end(self, seconds: float = 0.0) -> None:
+        """Close its input; after so many seconds it is killed, with what it started."""
+        if not seconds:
+            _kill(self._process)
+        for stream in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):  # what it does not read any more
+                stream.close()  # type: ignore[union-attr]
+        try:
+            self._process.wait(seconds or None)
+        except subprocess.TimeoutExpired:
+            _kill(self._process)
+            self._process.wait()
+        self.prints.wait()
+
+
+def python_child(folder: Path) -> ChildProcess:
+    """The program in ``child``, in this folder: with one thread, so that limits are meaningful, and no user's settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return kept | ONE_THREAD
+    command = [sys.executable, "-I", "-B", "-X", "utf8", str(Path(__file__).parent / "child")]
+    return ChildProcess(command, folder, kept | ONE_THREAD)
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def lent(values: Iterable[tuple[str, Any]]) -> tuple[dict[str, Any], list[HostArray]]:
+    """Named values for a request to ``child``, which sees whether their arrays are changed; strides are kept."""
+    arrays: list[HostArray] = []
+    forms, names = [], list[str]()
+    for name, value in values:
+        forms.append(encode(value, arrays))
+        names += [name] * (len(arrays) - len(names))
+    head = {"given": {"tuple": forms}, "names": names, "forms": [(x.shape, x.strides) for x in arrays]}
+    return head, list(map(_flat, arrays))
+
+
+def _flat(x: HostArray) -> HostArray:
+    """The elements from the first to the last, with what lies between them."""
+    if x.flags.c_contiguous:
+        return x.reshape(-1)
+    span = sum((size - 1) * stride for size, stride in zip(x.shape, x.strides, strict=True))
+    return as_strided(x, (1 + span // x.itemsize,), (x.itemsize,))
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
     """End the process and everything that it started, by its session."""
     if process.poll() is not None and not hasattr(os, "killpg"):
         return

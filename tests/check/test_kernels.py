@@ -193,7 +193,7 @@ def test_a_kernel_that_does_not_return(judge):
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("backward = 3", "expected a function forward, got none"),
+        ("backward = 3", "expected a function forward, got NoneType"),
         ("raise SystemExit(2)", "SystemExit: 2 (line 1)"),
     ],
 )
@@ -294,9 +294,8 @@ def test_names_choose_reference_and_precision(tmp_path):
 
 def test_no_process_is_left(judge, monkeypatch):
     begun = []
-    monkeypatch.setattr(
-        process, "started", lambda *given, start=process.started: begun.append(start(*given)) or begun[-1]
-    )
+    started = process.python_child
+    monkeypatch.setattr(process, "python_child", lambda folder: begun.append(started(folder)) or begun[-1])
     judge(RIGHT)
     judge("1 / 0")
-    assert [one.poll() is not None for one in begun] == [True] * 3
+    assert [one._process.poll() is not None for one in begun] == [True] * 3

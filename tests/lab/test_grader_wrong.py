@@ -3,10 +3,11 @@
 import sys
 import types
 
+import numpy as np
 import pytest
 
+from npformer.io.child.values import mapped
 from npformer.lab.grader import find, grade, report
-from npformer.lab.grader.child.values import decode, encode
 from npformer.lab.grader.runner import Run
 from npformer.lab.grader.templates import pair_source, parts_source
 from tests.lab.learner import FILES, graded, said
@@ -31,11 +32,11 @@ def in_process(monkeypatch):
 
         say("loaded", signatures=[None, None])
         for i, case in enumerate(cases):
-            y, cache = names[f"{exercise.name}_forward"](*decode(encode(case.arguments)))
-            say("forward", i, result=encode((y, None)), changed=[])
+            y, cache = names[f"{exercise.name}_forward"](*mapped(np.copy, case.arguments))
+            say("forward", i, result=(y, None), changed=[])
             try:
-                gradients = names[f"{exercise.name}_backward"](decode(encode(case.upstream)), cache)
-                say("backward", i, result=encode(gradients), changed=[], stable=True, measuring=[], lines={})
+                gradients = names[f"{exercise.name}_backward"](mapped(np.copy, case.upstream), cache)
+                say("backward", i, result=gradients, changed=[], stable=True, measuring=[], lines={})
             except Exception as error:
                 say("failed", i, step="backward", line=1, message=str(error), type=type(error).__name__)
         say("end", warnings=[])

@@ -35,7 +35,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "lab/grader/source": ("Source", "BANNED", "refusal"),
     "lab/grader/grading": (), "lab/grader/diagnosis": (),
     "lab/grader/grade": ("grade_exercise",),
-    "lab/grader/report": ("verdict", "to_dict", "folded"), "lab/grader/child/slopes": (),
+    "lab/grader/report": ("verdict", "to_dict", "folded"), "io/child/slopes": (),
 }  # fmt: skip
 _KEPT = (
     "name", "title", "formula", "arguments", "wrt", "gradients", "upstream", "outputs", "functions", "hints",

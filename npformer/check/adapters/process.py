@@ -16,16 +16,9 @@ many of them, from the first on, are ``"outputs"``. An answer ``{"error": "…"}
 from __future__ import annotations
 
 import inspect
-import json
-import math
 import os
-import signal
-import subprocess
-import tempfile
-import threading
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +26,8 @@ import numpy as np
 
 from npformer.check.checkable import Checkable
 from npformer.errors import ConfigError, ProcessError
+from npformer.io.child_process import ChildEnded, ChildProcess
 from npformer.typing import HostArray
-
-LINE, TOLD = 1 << 20, 2000  # bytes: of an answer's line, of standard error in a message
 
 
 def from_process(command: str | Sequence[str], *, names: Sequence[str] = (), seconds: float = 60.0) -> Checkable:
@@ -63,9 +55,8 @@ class _Kernel:
 
     def __init__(self, command: list[str], names: list[str], seconds: float) -> None:
         self._command, self._names, self._seconds = command, names, seconds
-        self._running: list[Any] = []  # its process, or nothing
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - its standard error, as long as it may run
-        weakref.finalize(self, _end, self._running, self._complaints)
+        self._running: list[ChildProcess] = []  # its process, or nothing
+        weakref.finalize(self, _end, self._running)
 
     def forward(self, *inputs: Any, **options: Any) -> tuple[Any, Any]:
         names = (self._names + [f"input{i}" for i in range(len(inputs))])[: len(inputs)]
@@ -83,52 +74,26 @@ class _Kernel:
 
     def _ask(self, what: str, names: list[str], arrays: list[HostArray], options: dict[str, Any]) -> tuple[Any, Any]:
         """(the answer's line, its arrays)."""
-        types, shapes = [x.dtype.name for x in arrays], [x.shape for x in arrays]
+        program = self._command[0]
         try:
-            line = json.dumps({"ask": what, "names": names, "dtypes": types, "shapes": shapes, "options": options})
+            process = self._running[0] if self._running else ChildProcess(self._command)
+        except OSError as error:
+            raise ConfigError(f"{program}: expected a program that can be started, got: {error}") from None
+        self._running[:] = [process]
+        head = {"ask": what, "names": names, "dtypes": [], "shapes": [], "options": options}
+        try:
+            answer, parts = process.ask(head, arrays, self._seconds)
         except TypeError as error:
             raise ConfigError(f"options: expected what JSON can say, got {options}: {error}") from None
-        if not self._running:
-            self._running.append(_started(self._command, self._complaints))
-        process, late = self._running[0], threading.Event()
-        timer = threading.Timer(self._seconds, _kill, (process, late))
-        timer.start()
-        try:
-            return _answered(process, line.encode() + b"\n", arrays)
-        except (OSError, ProcessError) as error:
-            timer.cancel()
-            why = f"expected an answer within {self._seconds:g} s, got none; seconds= allows more"
-            why = why if late.is_set() else self._reason(process, error)
-            raise ProcessError(f"{what}: {self._command[0]}: {why}; its standard error: {self._said()}") from None
-        finally:
-            timer.cancel()
-
-    def _reason(self, process: Any, error: Exception) -> str:
-        with suppress(subprocess.TimeoutExpired):
-            return f"expected an answer, but it ended with exit code {process.wait(0.2)}"
-        return str(error)
-
-    def _said(self) -> str:
-        """The end of what the program, which is ended, wrote to standard error."""
-        _end(self._running)
-        self._complaints.seek(max(self._complaints.seek(0, os.SEEK_END) - TOLD, 0))
-        return self._complaints.read().decode("utf-8", "replace").strip() or "nothing"
-
-
-def _started(command: list[str], complaints: Any) -> subprocess.Popen[bytes]:
-    complaints.truncate(0)
-    pipe = subprocess.PIPE
-    try:
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=complaints, start_new_session=True)
-    except OSError as error:
-        raise ConfigError(f"{command[0]}: expected a program that can be started, got: {error}") from None
-
-
-def _kill(process: Any, late: threading.Event) -> None:
-    """End the program with what it started."""
-    late.set()
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+        except ChildEnded as ended:
+            why = f"expected an answer, but it ended with {ended.code}" if ended.code else str(ended)
+            why += "; seconds= allows more" * ended.is_late
+            _end(self._running)
+            said = process.prints.last.decode("utf-8", "replace").strip() or "nothing"
+            raise ProcessError(f"{what}: {program}: {why}; its standard error: {said}") from None
+        if "error" in answer:
+            raise ConfigError(f"{program}: expected an answer, but it refuses: {answer['error']}")
+        return answer, parts
 
 
 def _sendable(name: str, x: Any) -> HostArray:
@@ -142,56 +107,7 @@ def _sendable(name: str, x: Any) -> HostArray:
     return array
 
 
-def _answered(process: Any, line: bytes, arrays: list[HostArray]) -> tuple[dict[str, Any], list[HostArray]]:
-    """(the answer's line, its arrays). Raises ProcessError if it is none, ConfigError if it refuses."""
-    _expect_no_more(process.stdout)
-    process.stdin.write(line + b"".join(x.astype(x.dtype.newbyteorder("<")).tobytes() for x in arrays))
-    process.stdin.flush()
-    told = process.stdout.readline(LINE)
-    try:
-        answer = dict(json.loads(told))
-        kinds = [np.dtype(name).newbyteorder("<") for name in answer.get("dtypes", ())]
-        forms = list(zip(kinds, answer.get("shapes", ()), strict=True))
-        if "error" not in answer and min(min(shape, default=0) for _, shape in forms) < 0:
-            raise ValueError
-    except (ValueError, TypeError):
-        form = '{"dtypes": ["float64"], "shapes": [[5, 4]]}'
-        raise ProcessError(f"expected a line such as {form}, got {told[:200]!r}; print other text elsewhere") from None
-    if "error" in answer:
-        raise ConfigError(f"{process.args[0]}: expected an answer, but it refuses: {answer['error']}")
-    parts = [_array(process.stdout, *form) for form in forms]
-    _expect_no_more(process.stdout)
-    return answer, parts
-
-
-def _array(stream: Any, kind: np.dtype[Any], shape: list[int]) -> HostArray:
-    data = stream.read(math.prod(shape) * kind.itemsize)
-    try:
-        return np.frombuffer(data, kind).reshape(shape).astype(kind.newbyteorder("="))
-    except ValueError:
-        raise ProcessError(f"expected an array {shape} of {kind.name}, got {len(data)} bytes") from None
-
-
-def _expect_no_more(stream: Any) -> None:
-    """Raise ProcessError if the program has written more than it said."""
-    os.set_blocking(stream.fileno(), False)
-    more = stream.peek(1)
-    os.set_blocking(stream.fileno(), True)
-    if more:
-        raise ProcessError(f"expected no bytes beyond those of its shapes, got {len(more)} or more: {more[:40]!r}")
-
-
-def _end(running: list[Any], complaints: Any = None) -> None:
-    """Close the program's input and wait a little; one that goes on is killed, with what it started."""
-    for process in running:
-        for stream in (process.stdin, process.stdout):
-            with suppress(OSError):  # what it does not read any more
-                stream.close()
-        try:
-            process.wait(1.0)
-        except subprocess.TimeoutExpired:
-            _kill(process, threading.Event())
-            process.wait()
-    running.clear()
-    if complaints is not None:
-        complaints.close()
+def _end(running: list[ChildProcess]) -> None:
+    """End the process, if there is one; it may take a second to do so by itself."""
+    while running:
+        running.pop().end(1.0)

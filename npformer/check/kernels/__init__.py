@@ -4,7 +4,6 @@ The files in the order in which a kernel goes through them:
 
     files           what is judged, against which reference
     judging         the verdict, and its cause
-    process, child  the kernel in a process of its own; ``child`` runs there
-    cheats          right numbers that no backward pass made
+    process         the kernel in a process of its own
     kept            verdicts in a file, so that an interrupted run goes on
 """

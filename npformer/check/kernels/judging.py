@@ -27,7 +27,7 @@ import numpy as np
 
 from npformer.check.check import gradcheck
 from npformer.check.inputs import as_tuple, is_float, like
-from npformer.check.kernels.child.memory import FILLS
+from npformer.io.child.memory import FILLS
 from npformer.check.kernels.files import KernelError, Task
 from npformer.check.kernels.process import Ended, KernelProcess
 from npformer.check.report import UNCLEAR, WRONG, Report, Tried

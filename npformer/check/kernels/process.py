@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import threading
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from npformer.check.inputs import as_tuple, is_float
-from npformer.check.kernels.child.wire import receive, send
 from npformer.check.kernels.files import KernelError, Task
-from npformer.io.child_process import GRACE, Limits, kill, started
+from npformer.io.child.values import decode
+from npformer.io.child_process import GRACE, ChildEnded, Limits, lent, python_child
 from npformer.io.seconds import now
 from npformer.typing import HostArray
 
-CHILD = Path(__file__).parent / "child"
+#: What is said of a measured gradient, by its sign.
+SIGNS = {
+    "forward": "measures slopes: it calls forward near its numbers",
+    "moved": "measures slopes: it moves one number of an input after another",
+    "complex": "measures slopes: it takes a complex step",
+    "unwatched": "takes away what watches its calls",
+}
 
 
 class Ended(BaseException):
@@ -33,8 +33,8 @@ class Ended(BaseException):
 class _Cache:
     """Stands for a cache, which stays in the kernel's process until nobody holds this any more."""
 
-    def __init__(self, number: int, inputs: list[HostArray], is_single: bool, dropped: list[int]) -> None:
-        self.number, self.inputs, self.is_single, self._dropped = number, inputs, is_single, dropped
+    def __init__(self, number: int, inputs: list[HostArray], dropped: list[int]) -> None:
+        self.number, self.inputs, self._dropped = number, inputs, dropped
 
     def __del__(self) -> None:
         self._dropped.append(self.number)
@@ -53,26 +53,20 @@ class KernelProcess:
         self.fill, self.watch, self._dropped, self._count = 0, False, list[int](), 0
         self._shapes: dict[Any, list[tuple[int, ...]]] = {}  # of inputs, and of outputs
         path, left = task.path.resolve(), max(deadline - now(), 0.0)
-        self._process = started(CHILD, path.parent, subprocess.DEVNULL)
-        self._timer = threading.Timer(left, kill, [self._process])
-        self._timer.start()
-        self._job = {"path": str(path), "seconds": max(left - GRACE, left / 2), "memory": limits.memory}
+        self._process = python_child(path.parent)
+        self._bounds = {"path": str(path), "seconds": max(left - GRACE, left / 2), "memory": limits.memory}
 
     def __enter__(self) -> Self:
         try:
-            self._ask("load", self._job, [])
+            self._ask("begin", self._bounds)
+            self._ask("load", {"module": "kernel", "pair": ["forward", "backward"], "counts": [0, 0]})
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._timer.cancel()
-        kill(self._process)
-        for stream in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):  # it was not read to its end
-                stream.close()  # type: ignore[union-attr]
-        self._process.wait()
+        self._process.end()
 
     def forward(self, *inputs: HostArray) -> tuple[Any, _Cache]:
         """(y, cache) of the kernel. Raises KernelError, too, where the reference takes no inputs of these sizes."""
@@ -83,58 +77,73 @@ class KernelProcess:
         kind = next(x.dtype.str for x in given if is_float(x))
         out = [(f"output {i}", kind, shape) for i, shape in enumerate(self._shapes[sizes])]
         self._count += 1
-        asked = {"number": self._count, "names": self._reference.names, "out": out}
-        told, y = self._ask("forward", asked, given)
-        return y[0] if told["single"] else tuple(y), _Cache(self._count, given, told["single"], self._dropped)
+        names = [f"its input {name}" for name in self._reference.names]
+        told, y = self._ask("forward", {"number": self._count, "out": out}, list(zip(names, given, strict=True)))
+        if not told["is_pair"]:
+            raise KernelError(f"forward: expected (y, cache), got {_kind(y)}")
+        arrays = _arrays(y)
+        return arrays if isinstance(y, tuple) else arrays[0], _Cache(self._count, given, self._dropped)
 
     def backward(self, dy: Any, cache: _Cache) -> tuple[HostArray | None, ...]:
         """The kernel's gradients, those of constants left out."""
         named = dict(zip(self._reference.names, cache.inputs, strict=True))
         floats, wanted = [n for n, x in named.items() if is_float(x)], self._reference.wanted(cache.inputs)
         out = [(f"the gradient of {n}", named[n].dtype.str, named[n].shape) for n in wanted]
-        given = [np.asarray(part) for part in as_tuple(dy)]
-        flat = [as_strided(x, (1 + sum(map(_span, x.shape, x.strides)) // x.itemsize,), (x.itemsize,)) for x in given]
-        asked = {"number": cache.number, "dy": [(x.shape, x.strides) for x in given], "single": cache.is_single}
-        told, found = self._ask("backward", asked | {"out": out}, flat)
-        gradients = [None if is_none else found.pop(0) for is_none in told["none"]]
+        given = tuple(map(np.asarray, dy)) if isinstance(dy, tuple) else np.asarray(dy)
+        _, found = self._ask("backward", {"number": cache.number, "out": out}, [("dy", given)])
+        gradients = _arrays(found)
         if len(gradients) == len(floats):
             return tuple(g for n, g in zip(floats, gradients, strict=True) if n in wanted)
         if len(gradients) != len(wanted):
             expected = f"{len(wanted)} gradients, of {', '.join(wanted)}"
             raise KernelError(f"backward: expected {expected}, in this order, got {len(gradients)}")
-        return tuple(gradients)
+        return gradients
 
-    def _ask(self, call: str, asked: dict[str, Any], arrays: list[HostArray]) -> tuple[dict[str, Any], Any]:
-        """The kernel's answer to a call."""
+    def _ask(self, call: str, asked: dict[str, Any], values: Any = ()) -> tuple[dict[str, Any], Any]:
+        """The kernel's answer to a call, and the value in it."""
         self._began = now()
         if self._began >= self._deadline:
             raise Ended("the time was up before all was tried", is_its_own=False)
         dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
-        head = {"call": call, "fill": self.fill, "watch": self.watch, "drop": dropped, **asked}
+        given, arrays = lent(values)
+        head = {"ask": call, "fill": self.fill, "watch": "near" * self.watch, "drop": dropped, **asked, **given}
         try:
-            send(self._process.stdin, head, arrays)
-            told, answered = receive(self._process.stdout)
-        except Exception as error:  # it has ended, or it wrote something else
-            raise self._ended(call) from error
-        if told.get("is_late"):
-            raise self._ended(call)
-        if "failed" in told:
-            raise KernelError(told["failed"])
-        self.faults |= dict.fromkeys(f"{call} {fault}" for fault in told["faults"])
-        return told, answered
+            told, answered = self._process.ask(head, arrays, self._deadline - self._began)
+        except ChildEnded as ended:
+            raise self._ended(call, ended.code or str(ended)) from ended
+        if failed := told.get("failed"):
+            if told["is_late"]:
+                raise self._ended(call, "late")
+            line = f" (line {failed['line']})" * bool(failed["line"])
+            raise KernelError(f"{failed['type']}: {failed['message'][:300]}{line}")
+        faults = [*(SIGNS[sign] for sign in told.get("signs", ())), *told.get("faults", ())]
+        faults += [f"changes {name}, which other code still needs" for name in told.get("changed", ())]
+        self.faults |= dict.fromkeys(f"{call} {fault}" for fault in faults)
+        return told, decode(told["form"], answered) if "form" in told else None
 
-    def _ended(self, call: str) -> Ended:
+    def _ended(self, call: str, how: str) -> Ended:
         """Why there is no answer. A call that took most of the time that was left does not return."""
         if self._deadline - now() < 2 * GRACE:
             spent = now() - self._began
             is_its_own = spent > (self._deadline - self._began) / 2
             return Ended(f"its {call} had not returned after {spent:.0f} s, when the time was up", is_its_own)
-        kill(self._process)
-        code = self._process.wait()
-        by = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return Ended(f"its process ended in its {call} ({by})")
+        return Ended(f"its process ended in its {call} ({how})")
 
 
-def _span(size: int, stride: int) -> int:
-    """Bytes from the first of so many elements to the last."""
-    return (size - 1) * stride
+def _arrays(value: Any) -> tuple[HostArray | None, ...]:
+    """A result's arrays, and None in the place of one. Raises KernelError for anything else."""
+    if any(isinstance(part, str | dict | tuple) for part in as_tuple(value)):
+        raise KernelError(f"TypeError: expected arrays of numbers, got {_kind(value)}")
+    return tuple(None if part is None else np.asarray(part) for part in as_tuple(value))
+
+
+def _kind(x: Any) -> str:
+    if isinstance(x, np.ndarray):
+        return "an array"
+    return (
+        f"a tuple of {len(x)}"
+        if isinstance(x, tuple)
+        else "none"
+        if x is None
+        else "a dict" * isinstance(x, dict) or str(x)
+    )

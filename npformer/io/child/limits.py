@@ -8,11 +8,8 @@ import signal
 import sys
 from typing import Any
 
-#: The folders of the program that runs here, this one among them.
-OWN = tuple(
-    os.path.join(os.path.dirname(os.path.abspath(str(file))), "")
-    for file in (__file__, getattr(sys.modules["__main__"], "__file__", __file__))
-)
+#: The folder of the program that runs here.
+OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
 
 class TimeLimit(BaseException):
@@ -21,7 +18,7 @@ class TimeLimit(BaseException):
 
 def library() -> tuple[str, ...]:
     """The folders of code that is not the user's; call it before the user's folder is on sys.path."""
-    return (*(os.path.join(path, "") for path in sys.path if path), *OWN, "<frozen ")
+    return (*(os.path.join(path, "") for path in sys.path if path), OWN, "<frozen ")
 
 
 def limit(seconds: float, memory: int, is_alone: bool = True) -> None:

@@ -1,7 +1,7 @@
 """The grader: runs a learner's own forward and backward, and reports like a teacher.
 
 In reading order: ``exercises`` (the problems and their inputs), ``parts`` (the answers), ``templates`` (files to fill
-in), ``source`` (reading a file), ``child`` and ``runner`` (running it), ``grading`` (right or wrong), ``diagnosis``
+in), ``source`` (reading a file), ``runner`` (running it), ``grading`` (right or wrong), ``diagnosis``
 (why), ``line_by_line``, ``grade`` (all steps together), ``report`` and ``progress``. What is said of an
 exercise, and of a mistake, is in exercises.toml.
 """

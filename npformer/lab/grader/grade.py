@@ -25,7 +25,6 @@ from npformer.lab.grader.grading import (
 from npformer.lab.grader.line_by_line import Lines, lines_of
 from npformer.lab.grader.runner import Run, run
 from npformer.lab.grader.source import Source, exercises_in, read_source, refusal
-from npformer.lab.grader.tree import decode
 
 RIGHT, WRONG, NOT_BEGUN = "right", "wrong", "not begun"
 ORACLE_CASES = 2  # number of cases on which the derivative of a learner's own forward is measured
@@ -136,7 +135,7 @@ def _measure_own_forward(
     slopes: dict[int, Any] = {}
     if chosen:
         measured = run(exercise, source, beside, [outcome.case for outcome in chosen], limits, oracle=True)
-        slopes = {id(chosen[event["case"]]): decode(event["result"]) for event in measured.all("oracle")}
+        slopes = {id(chosen[event["case"]]): event["result"] for event in measured.all("oracle")}
     for outcome in other:
         if id(outcome) in slopes:
             against_own_forward(outcome, slopes[id(outcome)])

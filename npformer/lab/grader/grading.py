@@ -14,7 +14,7 @@ from npformer.io.terminal import counted
 from npformer.lab.grader.exercises import Case, Exercise
 from npformer.lab.grader.runner import Run
 from npformer.lab.grader.source import Source
-from npformer.lab.grader.tree import as_tuple, decode, named
+from npformer.lab.grader.tree import as_tuple, named
 from npformer.typing import HostArray, HostArrays
 
 FEW = 5  # the most numbers in an excerpt
@@ -92,7 +92,7 @@ def outcomes_of(exercise: Exercise, cases: Sequence[Case], run: Run) -> list[Res
 
 def _forward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> None:
     outcome.changed += event["changed"]
-    result, wanted = decode(event["result"]), ", ".join(exercise.outputs)
+    result, wanted = event["result"], ", ".join(exercise.outputs)
     wanted = f"({wanted})" if len(exercise.outputs) > 1 else wanted
     got = f"got {kind(result)}"
     if isinstance(result, tuple) and len(result) == 2:
@@ -107,7 +107,7 @@ def _forward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> None
 def _backward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> None:
     outcome.changed += [name for name in event["changed"] if name not in outcome.changed]
     outcome.stable, outcome.measuring, outcome.lines = event["stable"], event["measuring"], event["lines"]
-    result = decode(event["result"])
+    result = event["result"]
     outcome.returned = as_tuple(result)
     try:
         outcome.gradients = compared(exercise.gradients, result, outcome.case.gradients)

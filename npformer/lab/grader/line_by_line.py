@@ -20,7 +20,7 @@ from npformer.lab.grader.exercises import Case, Exercise
 from npformer.lab.grader.grading import Result
 from npformer.lab.grader.parts import TEXTS
 from npformer.lab.grader.source import Source
-from npformer.lab.grader.tree import as_tuple, decode
+from npformer.lab.grader.tree import as_tuple
 from npformer.typing import HostArray
 
 #: Relative to the largest entry: a value this near to the measured derivative is right.
@@ -49,13 +49,12 @@ def compared(
     forward, names = _Forward(exercise, case), list[str]()
     results = dict(zip(exercise.gradients, zip(returned, as_tuple(case.gradients), strict=False), strict=False))
     added = set(_added(ast.parse("\n".join(_body(tree, exercise.functions[1])))))
-    for name, (line, form) in sorted(lines.items(), key=lambda item: item[1][0]):
-        value = decode(form)
+    for name, (line, value) in sorted(lines.items(), key=lambda item: item[1][0]):
         result, truth = results.get(name, (value, None))
         shares = forward.shares(name[1:])
         if shares:
             truth = sum(shares)
-        if not isinstance(truth, np.ndarray) or not isinstance(value, np.ndarray | float) or not _is(value, result):
+        if not isinstance(truth, np.ndarray) or not _is(value, result):
             continue  # of no name of the forward; or a part of what is returned
         subsets = [set for size in range(1, len(shares)) for set in combinations(shares, size)]
         if name in added and any(_is(value, sum(subset)) for subset in subsets):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from npformer.lab.grader.child.values import as_tuple, decode, encode
+from npformer.io.child.values import as_tuple
 from npformer.typing import HostArray
 
-__all__ = ["as_tuple", "decode", "encode", "named", "paths"]
+__all__ = ["as_tuple", "named", "paths"]
 
 
 def named(names: tuple[str, ...], values: Any) -> dict[str, Any]:

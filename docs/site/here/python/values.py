@@ -1,1 +1,1 @@
-from npformer.lab.grader.child.values import as_tuple, decode  # noqa: F401
+from npformer.io.child.values import as_tuple, mapped  # noqa: F401

@@ -13,8 +13,8 @@ import js
 import numpy as np
 from npformer.lab.grader.leaves import _leaves
 
-from npformer.lab.grader.child.slopes import slopes
-from npformer.lab.grader.child.values import decode, encode, same
+from npformer.io.child.slopes import slopes
+from npformer.io.child.values import decode, encode, same
 from npformer.lab.grader.parts import FUNCTIONS
 from npformer.lab.grader.source import BANNED
 
@@ -150,5 +150,5 @@ def _case(exercise, case, index, space, happened):
 
 def _slopes(exercise, case, index, space, happened):
     happened.enter("oracle", index)
-    given = {"arguments": case.arguments, "upstream": case.upstream}
-    happened.say("oracle", result=slopes(space[exercise.name + "_forward"], given, _leaves(exercise, case)))
+    forward = space[exercise.name + "_forward"]
+    happened.say("oracle", result=slopes(forward, case.arguments, case.upstream, _leaves(exercise, case)))

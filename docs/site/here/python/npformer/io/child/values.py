@@ -36,6 +36,15 @@ def decode(form, gaps=False):
     return tuple([decode(part, gaps) for part in copied]) if isinstance(copied, tuple) else copied
 
 
+def mapped(change, value):
+    """A nested value with other arrays."""
+    if isinstance(value, dict):
+        return {key: mapped(change, part) for key, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple([mapped(change, part) for part in value])
+    return change(value) if isinstance(value, np.ndarray) else value
+
+
 def same(a, b):
     """Whether two of them hold the same numbers; NaN is NaN."""
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
+
+import numpy as np
 
 #: The most steps that are followed, of which each costs time: a loop's are many.
 STEPS = 2_000
 
 
 class Lines:
-    """While it is entered, ``last`` gets the line that a name was set or changed in last, and its value, encoded.
+    """While it is entered, ``last`` gets the line that a name was set or changed in last, and a copy of its array.
 
-    Names begin with d: gradients. Only the function's own frame is looked at, and no object of it is kept. Of a call
-    with too many steps nothing is told.
+    Names begin with d: gradients. Only the function's own frame is looked at. Of a call with too many steps nothing is
+    told.
     """
 
-    def __init__(self, function: Any, encode: Callable[[Any], Any]) -> None:
+    def __init__(self, function: Any) -> None:
         self.last: dict[str, tuple[int, Any]] = {}
-        self._code, self._encode, self._line = getattr(function, "__code__", None), encode, 0
-        self._steps = 0
+        self._code, self._line, self._steps = getattr(function, "__code__", None), 0, 0
 
     def __enter__(self) -> Self:
         sys.settrace(self._follow)
@@ -41,8 +41,13 @@ class Lines:
             return None
         if event != "call":  # what the line before has done
             for name, value in frame.f_locals.items():
-                form = self._encode(value) if name.startswith("d") else None
-                if form is not None and self.last.get(name, (0, None))[1] != form:
-                    self.last[name] = self._line, form
+                if (
+                    name.startswith("d")
+                    and isinstance(value, np.ndarray | float)
+                    and np.array(value).dtype.kind in "fiub"
+                ):
+                    before, now = self.last.get(name, (0, None))[1], np.array(value)
+                    if before is None or (before.shape, before.tobytes()) != (now.shape, now.tobytes()):
+                        self.last[name] = self._line, now
         self._line = frame.f_lineno
         return self._follow

@@ -6,22 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from values import as_tuple, decode  # type: ignore[import-not-found]
+from values import as_tuple, mapped  # type: ignore[import-not-found]
 
 H = 1e-5  # of a central difference
 
 
-def slopes(forward: Callable[..., Any], case: dict[str, Any], leaves: list[Any]) -> dict[str, Any]:
+def slopes(forward: Callable[..., Any], arguments: Any, upstream: Any, leaves: list[Any]) -> dict[str, Any]:
     """For each leaf (name, path in the arguments, shape): the slope of Σ dy·y along each of its numbers."""
-    upstream = as_tuple(decode(case["upstream"]))
+    upstream = as_tuple(upstream)
 
     def loss(path: list[Any], step: Any) -> float:
-        arguments = [decode(form) for form in case["arguments"]]
-        holder: Any = arguments
+        moved = list(mapped(lambda x: x.copy(), arguments))
+        holder: Any = moved
         for key in path[:-1]:
             holder = holder[key]
         holder[path[-1]] = holder[path[-1]] + step
-        return sum(float(np.sum(r * y)) for r, y in zip(upstream, as_tuple(forward(*arguments)[0]), strict=True))
+        return sum(float(np.sum(r * y)) for r, y in zip(upstream, as_tuple(forward(*moved)[0]), strict=True))
 
     def slope(path: list[Any], shape: list[int]) -> Any:
         size = int(np.prod(shape))

@@ -102,7 +102,7 @@ def _refusal(path: str, stream: int) -> Callable[[str], NoReturn]:
                 while frame is not None and frame.f_code.co_filename != path:
                     frame = frame.f_back
                 line = frame.f_lineno if frame is not None else None
-                told = {"event": "refused", "case": None, "message": why, "line": line}
+                told = {"refused": why, "line": line}
                 write(stream, (as_json(told) + "\n").encode())
         finally:
             leave(EXIT)
@@ -123,7 +123,7 @@ def _found(event: str, reasons: Mapping[str, str]) -> str | None:
 def _opening(secret: str, banned: frozenset[str]) -> Callable[[Any, int], str | None]:
     """A function that returns the reason why a file (its name, the flags of open) may not be opened, or None."""
     secret, roots, real = os.path.join(os.path.realpath(secret), ""), library(), os.path.realpath
-    own = tuple(os.path.join(real(folder), "") for folder in OWN)
+    own = os.path.join(real(OWN), "")
 
     def why_not(path: Any, flags: int) -> str | None:
         if not isinstance(path, str | bytes):  # a descriptor: opened before

@@ -1,4 +1,4 @@
-"""The memory that a kernel reads and writes: arrays between guards, used again as soon as they are given back."""
+"""The memory that a stranger's code reads and writes: arrays between guards, used again as soon as they are given back."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Lent:
         self.kept = b""
 
     def faults(self) -> list[str]:
-        """What was written that should not have been."""
+        """What was written outside of it."""
         raw, told = self.raw, []
         told += [f"writes before the start of {self.name}"] if np.any(raw[:GUARD] != MARK) else []
         told += [f"writes past the end of {self.name}"] if np.any(raw[len(raw) - GUARD :] != MARK) else []
-        told += [f"changes {self.name}, which other code still needs"] if self._is_changed() else []
         raw[:GUARD] = raw[len(raw) - GUARD :] = MARK
         return told
 
-    def _is_changed(self) -> bool:
+    def is_changed(self) -> bool:
+        """Whether other numbers stand there than those that were to stay."""
         return bool(self.kept) and self.raw[GUARD : len(self.raw) - GUARD].tobytes() != self.kept
 
 
