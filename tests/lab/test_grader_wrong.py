@@ -8,6 +8,7 @@ import pytest
 
 from npformer.io.child.values import mapped
 from npformer.lab.grader import find, grade, report
+from npformer.lab.grader.grading import Result
 from npformer.lab.grader.runner import Run
 from npformer.lab.grader.templates import pair_source, parts_source
 from tests.lab.learner import FILES, graded, said
@@ -17,7 +18,7 @@ WRONG = FILES["wrong"]
 
 @pytest.fixture
 def in_process(monkeypatch):
-    """Grade without the other process (tests of their own run that): the same events, from plain calls."""
+    """Grade without the other process (tests of their own run that): the same results, from plain calls."""
 
     def run(exercise, source, beside, cases, limits, oracle):
         parts = types.ModuleType("parts")
@@ -25,21 +26,17 @@ def in_process(monkeypatch):
         monkeypatch.setitem(sys.modules, "parts", parts)
         names = {}
         exec(compile(source.text, str(source.path), "exec"), names)
-        found = Run()
-
-        def say(event, case=None, **more):
-            found.events.append({"event": event, "case": case, **more})
-
-        say("loaded", signatures=[None, None])
-        for i, case in enumerate(cases):
+        found = Run(signatures=[None, None], ended=True)
+        for case in cases:
             y, cache = names[f"{exercise.name}_forward"](*mapped(np.copy, case.arguments))
-            say("forward", i, result=(y, None), changed=[])
+            found.results.append(result := Result(case))
+            result.note_forward(exercise, (y, None), [])
             try:
                 gradients = names[f"{exercise.name}_backward"](mapped(np.copy, case.upstream), cache)
-                say("backward", i, result=gradients, changed=[], stable=True, measuring=[], lines={})
+                result.note_backward(exercise, gradients, [])
             except Exception as error:
-                say("failed", i, step="backward", line=1, message=str(error), type=type(error).__name__)
-        say("end", warnings=[])
+                told = {"step": "backward", "line": 1, "message": str(error), "type": type(error).__name__}
+                result.failure = told
         return found
 
     monkeypatch.setattr(grade, "run", run)

@@ -20,7 +20,6 @@ from npformer.lab.grader.grading import (
     backward_findings,
     conduct_findings,
     forward_findings,
-    outcomes_of,
 )
 from npformer.lab.grader.line_by_line import Lines, lines_of
 from npformer.lab.grader.runner import Run, run
@@ -66,7 +65,7 @@ def grade_exercise(exercise: Exercise, source: Source, beside: Sequence[Exercise
     cases = cases_of(exercise)
     happened = run(exercise, source, beside, cases, limits, oracle=False)
     _expect_runs(exercise, source, happened, limits)
-    outcomes = outcomes_of(exercise, cases, happened)
+    outcomes = happened.results
     _measure_own_forward(exercise, source, beside, outcomes, limits)
     stopped = list(_stopped(exercise, source, happened, limits))
     findings = [*forward_findings(exercise, source, outcomes), *backward_findings(exercise, source, outcomes)]
@@ -79,18 +78,17 @@ def grade_exercise(exercise: Exercise, source: Source, beside: Sequence[Exercise
     elif status == WRONG:
         faults = list(faults_of(exercise, source, outcomes, findings))
         lines = lines_of(exercise, source, outcomes[0]) if wrong and wrong <= set(exercise.gradients) else None
-    warned = [warning for event in happened.all("end") for warning in event["warnings"]]
+    warned = happened.warnings if happened.ended else []
     return Grade(exercise, status, findings, faults, lines, happened.printed, happened.printed_more, warned)
 
 
 def _expect_runs(exercise: Exercise, source: Source, happened: Run, limits: Limits) -> None:
     """Raise DataError if no report can be made."""
-    for event in happened.all("refused"):
-        raise DataError(refusal(source, event["message"], event["line"]))
-    loaded = happened.all("loaded")
-    if not loaded:
+    if happened.refused:
+        raise DataError(refusal(source, happened.refused["refused"], happened.refused["line"]))
+    if happened.signatures is None:
         raise DataError(f"{source.path}: it does not load: {_why_not_loaded(source, happened, limits)}")
-    asked = zip(exercise.functions, (exercise.arguments, ("dy", "cache")), loaded[0]["signatures"], strict=True)
+    asked = zip(exercise.functions, (exercise.arguments, ("dy", "cache")), happened.signatures, strict=True)
     for function, names, got in asked:
         if got is not None:
             expected = f"expected ({', '.join(names)}), called by position, got {got}"
@@ -98,23 +96,22 @@ def _expect_runs(exercise: Exercise, source: Source, happened: Run, limits: Limi
 
 
 def _why_not_loaded(source: Source, happened: Run, limits: Limits) -> str:
-    late = f"its top level did not come to an end within {limits.seconds:g} s"
-    for event in happened.all("failed"):
-        where = source.at(event["line"], "\n  ")
-        if event["type"] == LATE:
+    late, failure = f"its top level did not come to an end within {limits.seconds:g} s", happened.failure
+    if failure:
+        where = source.at(failure["line"], "\n  ")
+        if failure["type"] == LATE:
             return late + where
         hint = "; a file may import only parts that come before its exercises (`npformer grade --list`)"
-        hint = hint if "'parts'" in event["message"] else ""
-        return f"{event['type']}: {event['message']}{hint}{where}"
-    ended = f"its process ended with exit code {happened.exit_code}; it printed: {happened.printed.strip()[-300:]!r}"
+        hint = hint if "'parts'" in failure["message"] else ""
+        return f"{failure['type']}: {failure['message']}{hint}{where}"
+    ended = f"its process ended with {happened.exit_code}; it printed: {happened.printed.strip()[-300:]!r}"
     return late if happened.killed else ended
 
 
 def _stopped(exercise: Exercise, source: Source, happened: Run, limits: Limits) -> Iterator[Finding]:
     """The finding that the run did not finish."""
-    stages = happened.all("stage")
-    step = f"{exercise.name}_{stages[-1]['step']}" if stages and stages[-1]["case"] is not None else "it"
-    late = [event for event in happened.all("failed") if event["type"] == LATE]
+    step = "it" if happened.step == "load" else f"{exercise.name}_{happened.step}"
+    late = [result.failure for result in happened.results if result.failure.get("type") == LATE]
     slow = f"{step} did not come back within {limits.seconds:g} s"
     if late:
         at = source.at(late[0]["line"])
@@ -122,7 +119,7 @@ def _stopped(exercise: Exercise, source: Source, happened: Run, limits: Limits) 
     elif happened.killed:
         yield Finding("time", False, f"{slow} and had to be stopped")
     elif not happened.ended:
-        text = f"{step} ended the whole process (exit code {happened.exit_code}): out of memory, or os._exit?"
+        text = f"{step} ended the whole process ({happened.exit_code}): out of memory, or os._exit?"
         yield Finding("process", False, text)
 
 
@@ -135,7 +132,7 @@ def _measure_own_forward(
     slopes: dict[int, Any] = {}
     if chosen:
         measured = run(exercise, source, beside, [outcome.case for outcome in chosen], limits, oracle=True)
-        slopes = {id(chosen[event["case"]]): event["result"] for event in measured.all("oracle")}
+        slopes = dict(zip(map(id, chosen), measured.slopes, strict=False))
     for outcome in other:
         if id(outcome) in slopes:
             against_own_forward(outcome, slopes[id(outcome)])

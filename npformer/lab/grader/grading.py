@@ -12,7 +12,6 @@ from npformer.check.measures import largest, max_abs, scale_of, worst_at
 from npformer.io.percent import percent
 from npformer.io.terminal import counted
 from npformer.lab.grader.exercises import Case, Exercise
-from npformer.lab.grader.runner import Run
 from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import as_tuple, named
 from npformer.typing import HostArray, HostArrays
@@ -72,49 +71,30 @@ class Result:
         """Whether the forward differs from the exercise's by more than precision."""
         return any(compared.problem not in ("", "precision") for compared in self.outputs.values())
 
+    def note_forward(self, exercise: Exercise, result: Any, changed: Sequence[str]) -> None:
+        """Take what forward returned, (y, cache) or something else."""
+        self.changed += changed
+        wanted = ", ".join(exercise.outputs)
+        wanted = f"({wanted})" if len(exercise.outputs) > 1 else wanted
+        got = f"got {kind(result)}"
+        if isinstance(result, tuple) and len(result) == 2:
+            try:
+                self.outputs, got = compared(exercise.outputs, result[0], self.case.outputs), ""
+            except ValueError:
+                got = f"its outputs are {kind(result[0])}"
+        if got:
+            self.complaint = f"{exercise.name}_forward: expected to return ({wanted}, cache), {got}"
 
-def outcomes_of(exercise: Exercise, cases: Sequence[Case], run: Run) -> list[Result]:
-    """The outcomes from a run's events, case by case; cases that were not reached are left out."""
-    by_index: dict[int, Result] = {}
-    for event in run.events:
-        index = event["case"]
-        if index is None:
-            continue
-        outcome = by_index.setdefault(index, Result(cases[index]))
-        if event["event"] == "failed":
-            outcome.failure = event
-        elif event["event"] == "forward":
-            _forward(exercise, outcome, event)
-        elif event["event"] == "backward":
-            _backward(exercise, outcome, event)
-    return [by_index[index] for index in sorted(by_index)]
-
-
-def _forward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> None:
-    outcome.changed += event["changed"]
-    result, wanted = event["result"], ", ".join(exercise.outputs)
-    wanted = f"({wanted})" if len(exercise.outputs) > 1 else wanted
-    got = f"got {kind(result)}"
-    if isinstance(result, tuple) and len(result) == 2:
+    def note_backward(self, exercise: Exercise, result: Any, changed: Sequence[str]) -> None:
+        """Take what backward returned."""
+        self.changed += [name for name in changed if name not in self.changed]
+        self.returned = as_tuple(result)
         try:
-            outcome.outputs, got = compared(exercise.outputs, result[0], outcome.case.outputs), ""
-        except ValueError:
-            got = f"its outputs are {kind(result[0])}"
-    if got:
-        outcome.complaint = f"{exercise.name}_forward: expected to return ({wanted}, cache), {got}"
-
-
-def _backward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> None:
-    outcome.changed += [name for name in event["changed"] if name not in outcome.changed]
-    outcome.stable, outcome.measuring, outcome.lines = event["stable"], event["measuring"], event["lines"]
-    result = event["result"]
-    outcome.returned = as_tuple(result)
-    try:
-        outcome.gradients = compared(exercise.gradients, result, outcome.case.gradients)
-    except ValueError as error:
-        names, count = ", ".join(exercise.gradients), len(exercise.gradients)
-        wanted = f"{count} gradients, {names}, in this order" if count > 1 else f"one gradient, {names}"
-        outcome.complaint = f"{exercise.name}_backward: expected to return {wanted}, got {error.args[0]}"
+            self.gradients = compared(exercise.gradients, result, self.case.gradients)
+        except ValueError as error:
+            names, count = ", ".join(exercise.gradients), len(exercise.gradients)
+            wanted = f"{count} gradients, {names}, in this order" if count > 1 else f"one gradient, {names}"
+            self.complaint = f"{exercise.name}_backward: expected to return {wanted}, got {error.args[0]}"
 
 
 def compared(names: tuple[str, ...], claimed: Any, truth: Any) -> dict[str, Compared]:

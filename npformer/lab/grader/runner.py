@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,34 +15,39 @@ from npformer.io.child.values import decode, mapped
 from npformer.io.child_process import GRACE, ChildEnded, ChildProcess, Limits, lent, python_child
 from npformer.io.seconds import now
 from npformer.lab.grader.exercises import Case, Exercise
+from npformer.lab.grader.grading import Result
 from npformer.lab.grader.source import BANNED, Source
 from npformer.lab.grader.templates import parts_source
 from npformer.lab.grader.tree import paths
 
 STARTUP = 60.0  # the most seconds for loading Python and NumPy
+Ask = Callable[..., dict[str, Any]]
 
 
 @dataclass
 class Run:
-    """A run of the learner's process: its events in order, and its prints."""
+    """A run of the learner's process, as far as it came, and its prints."""
 
-    events: list[dict[str, Any]] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)  # of the cases that were reached
+    slopes: list[Any] = field(default_factory=list)  # of the forward on each case, if these were asked for
+    signatures: list[str | None] | None = None  # those of functions that cannot be called; None if it does not load
+    failure: dict[str, Any] = field(default_factory=dict)  # an exception while it was loaded
+    refused: dict[str, Any] = field(default_factory=dict)  # what it does that is forbidden, and the line
+    step: str = "load"  # the last one that was begun
+    warnings: list[dict[str, Any]] = field(default_factory=list)
     printed: str = ""
     printed_more: int = 0  # bytes beyond those kept
     exit_code: str = ""
     killed: bool = False  # stopped by the time limit
+    ended: bool = False  # by itself
 
-    @property
-    def ended(self) -> bool:
-        """Whether the process finished by itself."""
-        return bool(self.all("end"))
 
-    def all(self, event: str) -> list[dict[str, Any]]:
-        """The events of one kind."""
-        return [e for e in self.events if e["event"] == event]
+class _Over(Exception):
+    """There is no more to ask."""
 
-    def say(self, event: str, case: int | None = None, **values: Any) -> None:
-        self.events.append({"event": event, "case": case, **values})
+
+class _Failed(Exception):
+    """An exception in the learner's code."""
 
 
 def run(
@@ -52,99 +57,86 @@ def run(
 
     oracle: measure the derivative of the learner's forward, instead of calling its backward.
     """
+    found, process = Run(), python_child(source.path.parent)
     parts = parts_source(name for other in (exercise, *beside) for name in other.available)
     job = {
         "path": str(source.path.absolute()), "parts": parts, "allowed": sorted(exercise.available),
         "banned": list(BANNED), "secret": str(Path(npformer.__file__).parent) + os.sep,
         "seconds": limits.seconds, "memory": limits.memory,
     }  # fmt: skip
-    learner = _Learner(python_child(source.path.parent), job)
     try:
-        learner.try_all(exercise, source, cases, limits.seconds, oracle)
-    except ChildEnded as ended:
-        learner.run.killed, learner.run.exit_code = ended.is_late, ended.code
-    return learner.ended()
-
-
-class _Over(Exception):
-    """There is no more to ask."""
-
-
-class _Learner:
-    """Asks the learner's process, and notes its answers as events."""
-
-    def __init__(self, process: ChildProcess, job: dict[str, Any]) -> None:
-        self.run, self._process, self._job = Run(), process, job
-        self._deadline, self._warned = now() + STARTUP, list[dict[str, Any]]()
-
-    def try_all(self, exercise: Exercise, source: Source, cases: Sequence[Case], seconds: float, oracle: bool) -> None:
-        """Load the file, then every case. Raises ChildEnded."""
+        _asking(found, process, STARTUP)("begin", **job)
         with suppress(_Over):
-            self._ask("begin", None, "load", self._job)
-            self._deadline = now() + seconds + GRACE
-            asked = {"source": source.text, "module": "exercise", "pair": exercise.functions,
-                     "counts": [len(exercise.arguments), 2]}  # fmt: skip
-            if (loaded := self._ask("load", None, "load", asked)) is None:
-                return
-            self.run.say("loaded", signatures=loaded["signatures"])
-            for index, case in enumerate(() if any(loaded["signatures"]) else cases):
-                (self._measure if oracle else self._try)(exercise, case, index)
-        if not self.run.all("refused"):
-            self.run.say("end", warnings=self._warned)
+            _run(found, _asking(found, process, limits.seconds + GRACE), exercise, source, cases, oracle)
+        found.ended = not found.refused
+    except ChildEnded as ended:
+        found.killed, found.exit_code = ended.is_late, ended.code
+    finally:
+        process.end()
+    prints = process.prints
+    found.printed, found.printed_more = prints.first.decode("utf-8", "replace"), prints.count - len(prints.first)
+    return found
 
-    def ended(self) -> Run:
-        """What happened, after the process has ended."""
-        self._process.end()
-        prints = self._process.prints
-        self.run.printed, self.run.printed_more = (
-            prints.first.decode("utf-8", "replace"),
-            prints.count - len(prints.first),
-        )
-        return self.run
 
-    def _try(self, exercise: Exercise, case: Case, index: int) -> None:
-        """Forward, then backward twice: its calls are watched, then it is seen whether it changed its cache."""
-        given = tuple(mapped(with_gaps, x) if case.gaps else x for x in (*case.arguments, case.upstream))
-        dy = [("the incoming gradient", given[-1])]
-        forward = self._ask(
-            "forward", index, "forward", {"watch": "strictly"}, zip(exercise.arguments, given[:-1], strict=True)
-        )
-        if forward is None:
-            return
-        y, is_pair = forward["value"], forward["is_pair"]
-        self.run.say("forward", index, result=(y, None) if is_pair else y, changed=forward["changed"])
-        first = self._ask("backward", index, "backward", {"watch": "strictly"}, dy) if is_pair else None
-        if first is None:
-            return
-        follow = {"watch": "", "quiet": True, "follow": index == 0}
-        if second := self._ask("backward", index, "backward", follow, dy):
-            told = {"result": first["value"], "changed": first["changed"], "measuring": first["signs"]}
-            self.run.say("backward", index, **told, stable=_same(first, second), lines=second["lines"])
+def _asking(found: Run, process: ChildProcess, seconds: float) -> Ask:
+    """ask(call, named values, what else is asked), within so many seconds from now: the answer, with its value."""
+    deadline = now() + seconds
 
-    def _measure(self, exercise: Exercise, case: Case, index: int) -> None:
-        given = (("", case.arguments), ("", case.upstream))
-        if found := self._ask("slopes", index, "oracle", {"leaves": _leaves(exercise, case)}, given):
-            self.run.say("oracle", index, result=found["value"])
-
-    def _ask(
-        self, call: str, case: int | None, step: str, asked: dict[str, Any], values: Iterable[tuple[str, Any]] = ()
-    ) -> dict[str, Any] | None:
-        """The answer to a call, with its value; None after an error in the learner's code."""
-        self.run.say("stage", case, step=step)
+    def ask(call: str, values: Any = (), **asked: Any) -> dict[str, Any]:
         given, arrays = lent(values)
-        head = {"ask": call, "number": case, **asked, **given}
-        told, found = self._process.ask(head, arrays, self._deadline - now())
+        told, answered = process.ask({"ask": call, **asked, **given}, arrays, deadline - now())
         if "refused" in told:
-            self.run.say("refused", message=told["refused"], line=told["line"])
+            found.refused = told
             raise _Over
-        self._warned = told["warnings"]
+        found.warnings = told["warnings"]
         if "failed" in told:
-            self.run.say("failed", case, step=step, **told["failed"])
+            raise _Failed(told)
+        lines = {name: (line, decode(form, answered)) for name, (line, form) in told.get("lines", {}).items()}
+        value = decode(told["form"], answered) if "form" in told else None
+        return {**told, "value": value, "lines": lines, "arrays": answered}
+
+    return ask
+
+
+def _run(found: Run, ask: Ask, exercise: Exercise, source: Source, cases: Sequence[Case], oracle: bool) -> None:
+    asked = {"source": source.text, "module": "exercise", "pair": exercise.functions}
+    try:
+        found.signatures = ask("load", **asked, counts=[len(exercise.arguments), 2])["signatures"]
+    except _Failed as failed:
+        found.failure = failed.args[0]["failed"]
+        return
+    for index, case in enumerate(() if any(found.signatures or ()) else cases):
+        found.results.append(Result(case))
+        try:
+            if oracle:
+                given = (("", case.arguments), ("", case.upstream))
+                found.slopes.append(ask("slopes", given, leaves=_leaves(exercise, case))["value"])
+            else:
+                _try(found, ask, exercise, index)
+        except _Failed as failed:
+            (told,) = failed.args
+            found.results[-1].failure = {**told["failed"], "step": found.step}
             if told["is_late"]:
-                raise _Over
-            return None
-        told["lines"] = {name: (line, decode(form, found)) for name, (line, form) in told.get("lines", {}).items()}
-        return {**told, "value": decode(told["form"], found) if "form" in told else None, "arrays": found}
+                return
+
+
+def _try(found: Run, ask: Ask, exercise: Exercise, index: int) -> None:
+    """Forward, then backward twice: its calls are watched, then it is seen whether it changed its cache."""
+    result = found.results[-1]
+    given = (*result.case.arguments, result.case.upstream)
+    names = [*exercise.arguments, "the incoming gradient"]
+    *arguments, dy = zip(names, (mapped(with_gaps, x) if result.case.gaps else x for x in given), strict=True)
+    found.step = "forward"
+    forward = ask("forward", arguments, number=index, watch="strictly")
+    y, is_pair = forward["value"], forward["is_pair"]
+    result.note_forward(exercise, (y, None) if is_pair else y, forward["changed"])
+    if not is_pair:
+        return
+    found.step = "backward"
+    first = ask("backward", [dy], number=index, watch="strictly")
+    second = ask("backward", [dy], number=index, watch="", quiet=True, follow=index == 0)
+    result.stable, result.measuring, result.lines = _same(first, second), first["signs"], second["lines"]
+    result.note_backward(exercise, first["value"], first["changed"])
 
 
 def _same(first: dict[str, Any], second: dict[str, Any]) -> bool:

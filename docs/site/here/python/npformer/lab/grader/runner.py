@@ -1,6 +1,6 @@
-"""Runs a learner's text in the page, and reports it in the events of the grader's own runner.
+"""Runs a learner's text in the page, and returns what the grader's own runner does.
 
-The page ends a worker that does not come back. The next one is told the events that were, and runs nothing.
+The page ends a worker that does not come back. The next one is told what was noted, and runs nothing.
 """
 
 import io
@@ -15,71 +15,63 @@ from npformer.lab.grader.leaves import _leaves
 
 from npformer.io.child.slopes import slopes
 from npformer.io.child.values import decode, encode, same
+from npformer.lab.grader.grading import Result
 from npformer.lab.grader.parts import FUNCTIONS
 from npformer.lab.grader.source import BANNED
 
-stopped = None  # the events before a worker was ended
+stopped = None  # what was noted before a worker was ended
 
 
 class Run:
-    def __init__(self, events=(), killed=False):
-        self.events, self.killed, self.exit_code, self.printed_more = list(events), killed, 0, 0
-        self.printed = ""
-        self.stage = {"step": "load", "case": None}
+    def __init__(self, killed=False):
+        self.results, self.slopes, self.signatures, self.killed, self.ended = [], [], None, killed, not killed
+        self.failure, self.refused, self.step, self.warnings = {}, {}, "load", []
+        self.printed, self.exit_code, self.printed_more = "", "", 0
 
-    @property
-    def ended(self):
-        return not self.killed
-
-    def all(self, event):
-        return [e for e in self.events if e["event"] == event]
-
-    def say(self, event, **values):
-        self.events.append(dict(self.stage, event=event, **values))
-
-    def enter(self, step, case):
-        self.stage = {"step": step, "case": case}
-        self.say("stage")
-        js.noted(json.dumps(self.events[-1]))
+    def enter(self, step):
+        self.step = step
+        js.noted(json.dumps({"step": step, "signatures": self.signatures}))
 
 
 def run(exercise, source, beside, cases, limits, oracle):
-    """The events of one exercise on these cases."""
+    """What becomes of one exercise on these cases."""
     if stopped:
-        return Run(stopped, killed=True)
+        happened = Run(killed=True)
+        happened.step, happened.signatures = stopped[-1]["step"], stopped[-1]["signatures"]
+        return happened
     happened, space = Run(), {"zip": lambda *lists, strict=False: zip(*lists), "float": np.number}
-    happened.enter("load", None)
+    happened.enter("load")
     sys.modules["parts"] = SimpleNamespace(**{name: FUNCTIONS[name] for name in exercise.available})
-    if not _refused(source, happened) and _attempt(source, happened, _load, source, space):
-        happened.say("loaded", signatures=[None, None])
-        js.noted(json.dumps(happened.events[-1]))
-        for index, case in enumerate(cases):
-            _attempt(source, happened, _slopes if oracle else _case, exercise, case, index, space, happened)
-    happened.say("end", warnings=[])
+    happened.failure = _refused(source, happened) or _attempt(source, _load, source, space)
+    if not happened.failure and not happened.refused:
+        happened.signatures = [None, None]
+        for case in cases:
+            happened.results.append(Result(case))
+            failure = _attempt(source, _slopes if oracle else _case, exercise, case, space, happened)
+            happened.results[-1].failure = dict(failure, step=happened.step) if failure else {}
     happened.printed = "\n".join(js.printed)
     return happened
 
 
 def _refused(source, happened):
-    """Whether the text imports what holds the answer, or has what is something else here; said with its line."""
+    """Note that the text imports what holds the answer; a failure if it has what is something else here."""
     for number, line in enumerate(source.text.split("\n")):
         for words in [statement.split() for statement in line.split("#")[0].split(";")]:
             if len(words) > 1 and words[0] in ("import", "from") and words[1].split(".")[0] in BANNED + ("js",):
-                happened.say("refused", message="imports " + words[1], line=number + 1)
-                return True
+                happened.refused = {"refused": "imports " + words[1], "line": number + 1}
+                return {}
             if len(words) > 2 and words[1] in ("*=", "/=", "**=", "//=", "%=", "@=") and "[" not in words[0]:
                 message = WRITES.replace("NAME", words[0]).replace("SIGN", words[1][:-1])
                 message = message.replace("FILE", str(source.path))
-                happened.say("failed", type="SyntaxError", message=message, line=number + 1)
-                return True
-    return False
+                return {"type": "SyntaxError", "message": message, "line": number + 1}
+    return {}
 
 
-def _attempt(source, happened, action, *arguments):
-    """Whether it came back; an error is reported, with the last line of the text that it passed through."""
+def _attempt(source, action, *arguments):
+    """The error, with the last line of the text that it passed through; or nothing."""
     try:
         action(*arguments)
-        return True
+        return {}
     except Exception as error:
         told = io.StringIO()
         sys.print_exception(error, told)
@@ -89,8 +81,7 @@ def _attempt(source, happened, action, *arguments):
         if isinstance(error, SyntaxError):
             line, more = _place(source, line), _advice(str(error), source.line(_place(source, line)))
         message = str(error) + more.replace("FILE", str(source.path))
-        happened.say("failed", type=type(error).__name__, message=message, line=line)
-        return False
+        return {"type": type(error).__name__, "message": message, "line": line}
 
 
 def _place(source, line):
@@ -125,7 +116,7 @@ UNREAD = (
 )
 
 
-def _case(exercise, case, index, space, happened):
+def _case(exercise, case, space, happened):
     """Forward, then backward twice, to see whether it changed its cache."""
     names = exercise.arguments + ("the incoming gradient",)
     forms = case.arguments + (case.upstream,)
@@ -134,21 +125,22 @@ def _case(exercise, case, index, space, happened):
     def changed():
         return [name for name, value, form in zip(names, values, forms) if not same(encode(value), form)]
 
-    happened.enter("forward", index)
+    happened.enter("forward")
     result = space[exercise.name + "_forward"](*values[:-1])
-    happened.say("forward", result=encode(result, True), changed=changed())
+    noted = happened.results[-1]
+    noted.note_forward(exercise, encode(result, True), changed())
     if not isinstance(result, tuple) or len(result) != 2:
         return
-    happened.enter("backward", index)
+    happened.enter("backward")
     backward = space[exercise.name + "_backward"]
     first, touched = encode(backward(values[-1], result[1]), True), changed()
     lines = js.printed.length
     again = encode(backward(decode(case.upstream, case.gaps), result[1]), True)
     js.printed.length = lines  # a print is reported once
-    happened.say("backward", result=first, changed=touched, stable=same(first, again), measuring=[], lines=[])
+    noted.stable = same(first, again)
+    noted.note_backward(exercise, first, touched)
 
 
-def _slopes(exercise, case, index, space, happened):
-    happened.enter("oracle", index)
+def _slopes(exercise, case, space, happened):
     forward = space[exercise.name + "_forward"]
-    happened.say("oracle", result=slopes(forward, case.arguments, case.upstream, _leaves(exercise, case)))
+    happened.slopes.append(slopes(forward, case.arguments, case.upstream, _leaves(exercise, case)))
