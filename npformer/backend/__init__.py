@@ -5,7 +5,6 @@ the folder of kernels, ``ops`` is the table that they enter, and ``fallback`` ch
 pair by the dtype of each call. ``cuda`` holds the kernels of a GPU, ``cupy`` its memory and launches.
 """
 
-
 from npformer.backend.arena import Arena, Segment, SegmentRun
 from npformer.backend.backend import Backend, Device, NumpyDevice
 from npformer.backend.cupy import cupy_problem

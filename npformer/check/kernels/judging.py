@@ -27,12 +27,12 @@ import numpy as np
 
 from npformer.check.check import gradcheck
 from npformer.check.inputs import as_tuple, is_float, like
-from npformer.io.child.memory import FILLS
 from npformer.check.kernels.files import KernelError, Task
 from npformer.check.kernels.process import Ended, KernelProcess
 from npformer.check.report import UNCLEAR, WRONG, Report, Tried
 from npformer.check.rounding.formats import FORMATS, rounded
 from npformer.errors import NpformerError
+from npformer.io.child.memory import FILLS
 from npformer.io.child_process import Limits
 from npformer.io.seconds import now, since
 from npformer.typing import HostArray, HostArrays
