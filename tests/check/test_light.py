@@ -5,9 +5,13 @@ import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+import npformer
+from npformer.check import gradcheck
 from tests.markdown import blocks, text_of
 
 START = """
@@ -50,7 +54,7 @@ npf.from_torch, npf.from_jax
     "in few digits": "assert npf.gradcheck((tanh, backward), x.astype('float32'), reference=(tanh, backward)).ok",
 }
 #: Parts of npformer that a check may load.
-LIGHT = {"_version", "backend", "check", "errors", "extras", "functional", "interop", "io", "moved", "typing"}
+LIGHT = {"_version", "backend", "check", "errors", "extras", "functional", "interop", "io", "late", "typing"}
 #: 92 modules of npformer for a first check, 12 more for kernels in few digits, when this was written.
 MOST = 110
 REPORT = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
@@ -119,3 +123,50 @@ def test_the_fixture_loads_no_more(tmp_path):
 
 def _is_installed():
     return any(point.value == "npformer.pytest_plugin" for point in entry_points(group="pytest11"))
+
+
+def gone_through(call):
+    """The files of npformer whose functions run in a call, by their path in the package."""
+    root, files = Path(npformer.__file__).parent, set()
+
+    def enter(frame, event, argument):
+        if event == "call" and frame.f_code.co_name != "<module>":
+            files.add(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(enter)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return {path.relative_to(root).as_posix() for path in map(Path, files) if path.is_relative_to(root)}
+
+
+def product(x, w):
+    y = np.tanh(x @ w)
+    return y, (x, w, y)
+
+
+def product_backward(dy, cache):
+    x, w, y = cache
+    d = dy * (1 - y**2)
+    return d @ w.T, x.T @ d
+
+
+def without_a_square(dy, cache):
+    x, w, y = cache
+    d = dy * (1 - y)
+    return d @ w.T, x.T @ d
+
+
+@pytest.mark.parametrize(
+    ("backward", "is_right", "most"), [(product_backward, True, 24), (without_a_square, False, 40)]
+)
+def test_a_strangers_pair_goes_through_few_files(backward, is_right, most):
+    x, w = np.random.default_rng(0).normal(size=(3, 4)), np.random.default_rng(1).normal(size=(4, 5))
+    reports = []
+    files = gone_through(lambda: reports.append(gradcheck((product, backward), x, w)))
+    assert reports[0].ok == is_right
+    assert is_right or "`y` should be `y ** 2`" in reports[0].rows[0].diagnosis
+    assert len(files) <= most, sorted(files)
+    assert not [name for name in files if name.startswith(("functional/", "lab/", "layers/"))]
