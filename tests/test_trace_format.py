@@ -5,8 +5,8 @@ from typing import get_args, get_origin, get_type_hints, is_typeddict
 import numpy as np
 import pytest
 
-from npformer.see.record import schema as trace_json
-from npformer.see.record.showcase import showcase
+from npformer.see.record import document as trace_json
+from npformer.see.record.models import showcase
 from npformer.see.record.trace import LIMIT
 from tests.markdown import names_after, text_of
 

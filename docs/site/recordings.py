@@ -16,9 +16,8 @@ from npformer.check.cases.op_samples import op_cases
 from npformer.functional import OPERATIONS
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.patch import noted
-from npformer.see.explain.models import model_setting
 from npformer.see.explain.operation import sample_inputs
-from npformer.see.record.showcase import showcase
+from npformer.see.record.models import model_setting, showcase
 from npformer.see.record.trace import Trace
 
 SHOWCASE = "transformer"

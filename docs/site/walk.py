@@ -6,7 +6,7 @@ from itertools import groupby
 
 from docs.site import operations, recordings, traces
 from docs.site.places import write
-from npformer.see.record.showcase import PIECES, WORDS
+from npformer.see.record.models import PIECES, WORDS
 
 
 def write_all() -> None:

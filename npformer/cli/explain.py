@@ -20,14 +20,13 @@ from npformer.io.printable import visible
 from npformer.io.terminal import columns, fill
 from npformer.layers import Layer
 from npformer.see.explain import explanation, lines, session, to_dict
-from npformer.see.explain.models import NAMES
-from npformer.see.explain.operation import explained_operation
+from npformer.see.explain.number import GradientAddress, find
+from npformer.see.explain.operation import OperationStory, explained_operation
 from npformer.see.explain.operation_text import forward_lines, operation_lines
-from npformer.see.explain.place import Place, find
-from npformer.see.explain.reading import OperationStory
 from npformer.see.explain.text import WIDEST
 from npformer.see.page import trace_page
 from npformer.see.page.trace_writer import opening
+from npformer.see.record.models import NAMES
 from npformer.see.record.trace import Trace, trace, written
 
 SUMMARY = "Explain an operation, or one number of a gradient."
@@ -132,7 +131,7 @@ def _number(args: argparse.Namespace) -> int:
             raise ConfigError(_no_place(opened.checked.tensors, args.target))
         explained = explanation(opened, args.at, args.up)
         if args.html is not None:
-            _write_page(args, written(opened.recording, **setting.shown), find(opened, args.at))
+            _write_page(args, written(opened, **setting.shown), find(opened, args.at))
     if args.json:
         print(json.dumps(to_dict(explained)))
     else:
@@ -142,7 +141,7 @@ def _number(args: argparse.Namespace) -> int:
     return 0 if explained.value.verdict == "right" else 1
 
 
-def _write_page(args: argparse.Namespace, right: Trace, place: Place | None = None) -> None:
+def _write_page(args: argparse.Namespace, right: Trace, place: GradientAddress | None = None) -> None:
     """Write the page that --html asks for; it opens at the place."""
     page = trace_page(right, opens=None if place is None else opening(right, place))
     write_file(args.html, "--html", page.encode())

@@ -21,11 +21,11 @@ from npformer.see.explain.again import ready
 from npformer.see.explain.change import change_of
 from npformer.see.explain.change_text import change_document, change_lines
 from npformer.see.explain.made import Made, made
-from npformer.see.explain.place import find_parameter
+from npformer.see.explain.number import find_parameter
 from npformer.see.explain.sizes import sizes, sizes_text
 from npformer.see.explain.text import WIDEST
 from npformer.see.explain.update import course_lines, number_lines
-from npformer.see.record.showcase import PIECES, showcase_model
+from npformer.see.record.models import PIECES, showcase_model
 from npformer.training.step import TrainStep
 
 #: The number that ``explain adam`` shows unless another is asked for, and the updates of its course.

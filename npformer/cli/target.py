@@ -18,7 +18,7 @@ from npformer.run import RunDirectory
 from npformer.run.text_example import TextExample, text_example
 from npformer.run.trained import Trained, read_trained
 from npformer.see.explain import Setting
-from npformer.see.explain.models import model_setting
+from npformer.see.record.models import model_setting
 from npformer.see.record.trace import Trace, trace
 
 TARGET = (

@@ -3,7 +3,7 @@
 import pytest
 
 from npformer.see.page import write_trace_page
-from npformer.see.record.showcase import showcase
+from npformer.see.record.models import showcase
 from tests.see.page import trace_page
 
 

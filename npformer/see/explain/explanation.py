@@ -8,18 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.check.inputs import as_tuple, like
 from npformer.errors import ConfigError
-from npformer.see.explain.as_json import as_json
-from npformer.see.explain.expand import Line, Term
-from npformer.see.explain.graph import Graph, Made
-from npformer.see.explain.paths import THROUGH, Paths, paths
-from npformer.see.explain.place import Place, find, names_of_calls
-from npformer.see.explain.session import Session
-from npformer.see.explain.spots import Spot
-from npformer.see.explain.value import Means, Value, means_of, value_of
+from npformer.see.explain.entries import Spot
+from npformer.see.explain.graph import Graph, Making
+from npformer.see.explain.number import GradientAddress, Means, Witnessed, find, means_of, names_of_calls, value_of
+from npformer.see.explain.paths import THROUGH, Gates, Paths, paths
+from npformer.see.explain.products import CodeLine, Term
+from npformer.see.explain.text import as_json
 from npformer.see.explain.words import GRADIENT, axis_words, quoted, shown, what, why_zero
-from npformer.see.record.listening import Call
-from npformer.typing import HostArray
+from npformer.see.record.calls import Call
+from npformer.see.record.recording import Recording
 
 
 class Product(NamedTuple):
@@ -38,7 +37,7 @@ class Group(NamedTuple):
 
     call: str
     operation: str
-    line: Line | None
+    line: CodeLine | None
     products: tuple[Product, ...]
     value: float
 
@@ -77,7 +76,7 @@ class Explanation:
     at: str
     what: str
     loss: float
-    value: Value
+    value: Witnessed
     terms: Sums
     why: Sums | None
     asked: tuple[str, ...]
@@ -87,7 +86,7 @@ class Explanation:
     means: Means
 
 
-def explanation(session: Session, at: str, up: Sequence[str] = ()) -> Explanation:
+def explanation(session: Recording, at: str, up: Sequence[str] = ()) -> Explanation:
     """Explain the number at a place. up: gradients to walk on to, as the terms name them. Raises ConfigError."""
     place = find(session, at)
     graph = Graph(session)
@@ -98,7 +97,7 @@ def explanation(session: Session, at: str, up: Sequence[str] = ()) -> Explanatio
         session.setting.name,
         place.text,
         what(session, place),
-        session.recording.loss,
+        session.loss,
         value,
         terms,
         reader.why(terms),
@@ -110,25 +109,19 @@ def explanation(session: Session, at: str, up: Sequence[str] = ()) -> Explanatio
     )
 
 
-def tokens(session: Session, place: Place) -> tuple[Share, ...]:
+def tokens(session: Recording, place: GradientAddress) -> tuple[Share, ...]:
     """The part of the number from each token's loss: backward with one token's gradient of the output at a time."""
-    shares = []
-    for part, y in enumerate(session.output):
-        for index in np.ndindex(np.shape(y)[:-1]):
-            gradients = session.run(upstream=_only(session.upstream, part, index))
-            value = place.gradient(session, gradients)
+    shares, whole = [], session.seen[0].upstream
+    for part, dy in enumerate(as_tuple(whole)):
+        for index in np.ndindex(np.shape(dy)[:-1]):
+            only = [np.zeros_like(each) for each in as_tuple(whole)]
+            only[part][index] = dy[index]
+            value = place.gradient(session, Gates({}, {0: like(whole, only)}))
             shares.append(Share(_predicted(session, index), value))
     return tuple(shares)
 
 
-def _only(dy: tuple[HostArray, ...], part: int, index: tuple[int, ...]) -> tuple[HostArray, ...]:
-    """dy, with all but one token of one output set to 0."""
-    kept = tuple(np.zeros_like(each) for each in dy)
-    kept[part][index] = dy[part][index]
-    return kept
-
-
-def _predicted(session: Session, index: tuple[int, ...]) -> str:
+def _predicted(session: Recording, index: tuple[int, ...]) -> str:
     """The token that is predicted at a place."""
     where = " ".join(f"{letter}{i}" for letter, i in zip("bt", index, strict=False))
     targets = session.setting.targets
@@ -143,11 +136,11 @@ def _predicted(session: Session, index: tuple[int, ...]) -> str:
 class _Reader:
     """Turns what the graph finds into groups of products with names."""
 
-    def __init__(self, session: Session, graph: Graph) -> None:
+    def __init__(self, session: Recording, graph: Graph) -> None:
         self.session, self.graph = session, graph
         self._names = {id(call): name for name, call in names_of_calls(session).items()}
 
-    def terms(self, place: Place, value: float) -> Sums:
+    def terms(self, place: GradientAddress, value: float) -> Sums:
         """The products of the place's own gradient."""
         own_groups = [self._own_code(call, part) for call, part in self.graph.outside(place) if part]
         return self._sums("the number", value, map(self.graph.made, self.graph.arrivals(place)), own_groups, value != 0)
@@ -188,13 +181,13 @@ class _Reader:
         )
 
     def _sums(
-        self, name: str, value: float, made: Iterable[Made], own_groups: Sequence[Group] = (), may_begin: bool = True
+        self, name: str, value: float, made: Iterable[Making], own_groups: Sequence[Group] = (), may_begin: bool = True
     ) -> Sums:
         spots: dict[str, tuple[Call, Spot]] = {}
         groups = (*(self._group(each, spots) for each in made), *own_groups)
         return Sums(name, value, groups, may_begin and not groups, spots)
 
-    def _group(self, made: Made, spots: dict[str, tuple[Call, Spot]]) -> Group:
+    def _group(self, made: Making, spots: dict[str, tuple[Call, Spot]]) -> Group:
         products = tuple(self._product(made.call, term, made.coefficient, spots) for term in made.terms)
         name = self._names.get(id(made.call), made.call.name)
         return Group(name, made.call.operation, made.line, products, sum(each.value for each in products))

@@ -8,23 +8,23 @@ parts, and each operation takes the marks off what it receives.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.check.inputs import as_tuple, like
-from npformer.see.explain.expand import Factor, Line, Term, expand
-from npformer.see.explain.place import Place, float_place
-from npformer.see.explain.session import Session
-from npformer.see.explain.spots import CannotExpand, Index, Run, Spot, returned
-from npformer.see.record.jacobian import gradient_names, terms_of
+from npformer.see.explain.entries import CannotExpand, Index, PairRun, Spot, returned
+from npformer.see.explain.number import GradientAddress, float_place
+from npformer.see.explain.products import CodeLine, Factor, Term, expand
+from npformer.see.record.calls import Call, Hooks, gradient_names, inputs_of
+from npformer.see.record.jacobian import terms
 from npformer.see.record.lines import plain_function, tracing_lines
-from npformer.see.record.listening import Call, Hooks, inputs_of
+from npformer.see.record.recording import Recording
 
 
-class Source(NamedTuple):
+class Arrival(NamedTuple):
     """An entry of a gradient that an operation returned; it arrives somewhere, times coefficient."""
 
     call: Call
@@ -33,14 +33,14 @@ class Source(NamedTuple):
     coefficient: float = 1.0
 
 
-class Made(NamedTuple):
+class Making(NamedTuple):
     """How an operation made a number: the line and its products; without a line, by its upstream gradient's entries.
 
     The number counts coefficient times.
     """
 
     call: Call
-    line: Line | None
+    line: CodeLine | None
     terms: tuple[Term, ...]
     coefficient: float = 1.0
 
@@ -49,53 +49,47 @@ class Made(NamedTuple):
 class Graph:
     """The operations of a session, each with the frame of its backward, made when it is needed."""
 
-    session: Session
-    _runs: dict[int, Run] = field(default_factory=dict)
+    session: Recording
+    _runs: dict[int, PairRun] = field(default_factory=dict)
 
-    def run(self, call: Call) -> Run:
+    def run(self, call: Call) -> PairRun:
         """The run of a call's pure backward, line by line. Raises CannotExpand if its lines cannot be seen."""
         if call.number not in self._runs:
-            seen, function = self.session.call_seen(call), pure(call)
+            function: Any = plain_function(call.target.backward) or call.target.backward
             with tracing_lines([function]) as tracer:
-                function(seen.upstream, call.cache)
+                function(self.session.seen[call.number].upstream, call.cache)
             if not tracer.frames:
                 raise CannotExpand(f"{call.operation}: its backward is no Python function")
-            self._runs[call.number] = Run(tracer.frames[0])
+            self._runs[call.number] = PairRun(tracer.frames[0])
         return self._runs[call.number]
 
-    def uses(self, place: Place) -> list[Source]:
+    def uses(self, place: GradientAddress) -> Iterator[Arrival]:
         """Every use of a parameter: the operations that add to its gradient, with the entry of theirs."""
-        uses = []
         for call in self.session.backward_order:
-            seen = self.session.call_seen(call)
-            if place.name not in seen.added:
-                continue
-            names, inputs = gradient_names(call.target, 99), inputs_of(call)
+            names, inputs, seen = gradient_names(call.target, 99), inputs_of(call), self.session.seen[call.number]
             for number, parts in seen.params.items():
-                for part in parts:
+                for part in parts if place.name in seen.added else ():
                     if part.parameter == place.name and inputs[number] in names:
-                        index = index_in(place.index, part.columns, part.transposed)
-                        uses.append(Source(call, names.index(inputs[number]), index))
-        return uses
+                        yield Arrival(call, names.index(inputs[number]), part.entry(place.index))
 
-    def outside(self, place: Place) -> list[tuple[Call, float]]:
+    def outside(self, place: GradientAddress) -> list[tuple[Call, float]]:
         """What layers' own code adds to a parameter's gradient, beside the operations they call."""
         if place.kind != "parameter":
             return []
         layers = (call for call in self.session.calls if not call.operation)
-        added = ((call, self.session.call_seen(call).added.get(place.name)) for call in layers)
+        added = ((call, self.session.seen[call.number].added.get(place.name)) for call in layers)
         return [(call, float(x[place.index])) for call, x in added if x is not None]
 
-    def made(self, source: Source) -> Made:
+    def made(self, arrival: Arrival) -> Making:
         """The line and the products of an entry of a returned gradient."""
         try:
-            run = self.run(source.call)
-            expansion = expand(returned(run, run.root, source.gradient, source.at))
+            run = self.run(arrival.call)
+            expansion = expand(returned(run, run.root, arrival.gradient, arrival.at))
         except CannotExpand:
-            return Made(source.call, None, tuple(self._by_upstream(source)), source.coefficient)
-        return Made(source.call, expansion.line, expansion.terms, source.coefficient)
+            return Making(arrival.call, None, tuple(self._by_upstream(arrival)), arrival.coefficient)
+        return Making(arrival.call, expansion.line, expansion.terms, arrival.coefficient)
 
-    def follow(self, call: Call, spot: Spot) -> list[Made]:
+    def follow(self, call: Call, spot: Spot) -> list[Making]:
         """How a number inside a call's backward is made; in several ways where gradients were added."""
         try:
             expansion = expand(spot)
@@ -103,60 +97,47 @@ class Graph:
             return []
         if expansion.around:  # of no number that depends on dy: a backward is linear in it
             return []
-        if expansion.outside is None:
-            return [Made(call, expansion.line, expansion.terms)]
-        return list(map(self.made, self.sources(call, expansion.outside, expansion.spot.index)))
+        if expansion.outside is None or expansion.spot is None:
+            return [Making(call, expansion.line, expansion.terms)]
+        return list(map(self.made, self.arriving(call, expansion.outside, expansion.spot.index)))
 
-    def arrivals(self, place: Place) -> list[Source]:
+    def arrivals(self, place: GradientAddress) -> list[Arrival]:
         """The entries of returned gradients of which a place's gradient is the sum."""
         if place.kind == "parameter":
-            return self.uses(place)
+            return list(self.uses(place))
         call = place.call or self.session.calls[0]
         if place.kind == "output":
-            return self.sources(call, place.part, place.index)
+            return self.arriving(call, place.part, place.index)
         inputs = list(self.session.checked.inputs.tensors)
         part = float_place(call, place.part) if place.call else inputs.index(place.name)
         if call.operation:
-            return [Source(call, part, place.index)]
-        return self.sources(call, part, place.index, leaving=True)
+            return [Arrival(call, part, place.index)]
+        return self.arriving(call, part, place.index, leaving=True)
 
-    def sources(self, call: Call, part: int, index: Index, leaving: bool = False) -> list[Source]:
+    def arriving(self, call: Call, part: int, index: Index, leaving: bool = False) -> list[Arrival]:
         """Where an entry of an upstream gradient comes from; leaving: of what the call returned instead."""
         marks = _Marks(self.session, call, part, index, leaving)
         return list(marks.between(0, marks.count))
 
-    def _by_upstream(self, source: Source) -> Iterator[Term]:
+    def _by_upstream(self, arrival: Arrival) -> Iterator[Term]:
         """Products with each entry of the upstream gradient: the pair's own backward, one entry at a time."""
-        call, run = source.call, self.run(source.call)
-        dy = self.session.call_seen(call).upstream
-        names = gradient_names(call.target, 99)
-        parts = terms_of(call.target, call.cache, dy, names[source.gradient], source.at)
+        call, run = arrival.call, self.run(arrival.call)
+        dy, name = self.session.seen[call.number].upstream, gradient_names(call.target, 99)[arrival.gradient]
         upstream = ast.parse(next(iter(run.root.arguments)), mode="eval").body
+        parts = terms(call.target, call.cache, dy, name, arrival.at)
         for part, (values, whole) in enumerate(zip(parts, as_tuple(dy), strict=True)):
             for index in (tuple(map(int, each)) for each in np.argwhere(values)):
                 value = float(np.asarray(whole)[index])
                 spot = Spot(run, run.root, 0, upstream, index, part if isinstance(dy, tuple) else None)
-                slope = Factor(f"∂y/∂{names[source.gradient]}", float(values[index]) / value, None)
+                slope = Factor(f"∂y/∂{name}", float(values[index]) / value, None)
                 yield Term(1.0, (slope, Factor(spot.text, value, spot, index, np.shape(whole))))
-
-
-def pure(call: Call) -> Any:
-    """The backward of a call's pair that returns all gradients."""
-    return plain_function(call.target.backward) or call.target.backward
-
-
-def index_in(index: Index, columns: Sequence[int] | None, transposed: bool) -> Index:
-    """The index, in an operation's array, of an entry of the parameter that is a part of it."""
-    if transposed:
-        return tuple(reversed(index))
-    return index if columns is None else (*index[:-1], index[-1] + columns[0])
 
 
 @dataclass
 class _Marks(Hooks):
     """Finds the returned gradients' entries that arrive at one entry; each has a number, its mark."""
 
-    session: Session
+    session: Recording
     target: Call
     part: int
     index: Index
@@ -176,8 +157,8 @@ class _Marks(Hooks):
                     self.starts[call.number, number] = self.count
                     self.count += np.size(gradient)
 
-    def between(self, first: int, end: int) -> Iterator[Source]:
-        """The sources with marks from first to end − 1."""
+    def between(self, first: int, end: int) -> Iterator[Arrival]:
+        """The arrivals with marks from first to end − 1."""
         if end <= first:
             return
         sums = [self._sum(first, end, power) for power in (0, 1, 2)]
@@ -185,7 +166,7 @@ class _Marks(Hooks):
             return
         mark = round(sums[1] / sums[0]) if sums[0] else -1
         if sums[1] == mark * sums[0] and sums[2] == mark * mark * sums[0]:
-            yield self._source(first + mark, sums[0])
+            yield self._arrival(first + mark, sums[0])
         elif end - first > 1:
             middle = (first + end) // 2
             yield from self.between(first, middle)
@@ -196,14 +177,14 @@ class _Marks(Hooks):
         self.session.run(self)
         return self.seen
 
-    def _source(self, mark: int, coefficient: float) -> Source:
+    def _arrival(self, mark: int, coefficient: float) -> Arrival:
         number, gradient = max(
             (key for key, start in self.starts.items() if start <= mark), key=self.starts.__getitem__
         )
         call = self.session.calls[number]
         shape = np.shape(as_tuple(self.session.seen[number].gradients)[gradient])
         place = np.unravel_index(mark - self.starts[number, gradient], shape)
-        return Source(call, gradient, tuple(map(int, place)), coefficient)
+        return Arrival(call, gradient, tuple(map(int, place)), coefficient)
 
     def entering(self, call: Call | None, dy: Any) -> Any:
         """Read the marks of the target's entry; an operation gets its upstream gradient without marks."""

@@ -13,8 +13,8 @@ import numpy as np
 
 from npformer import typing
 from npformer.functional import AttentionMask
-from npformer.see.explain.reading import Entry, FunctionStory, LineStory, OperationStory, Product
-from npformer.see.explain.text import NARROWEST, WIDEST
+from npformer.see.explain.operation import FunctionStory, LineStory, OperationStory, Product, WorkedNumber
+from npformer.see.explain.text import fitting
 
 #: What a word of a derivation, or the name of an input, means; told where it occurs.
 WORDS = {
@@ -27,7 +27,7 @@ WORDS = {
 
 def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
     """Formula, derivation, the sample, each line of forward and backward with its numbers, both witnesses."""
-    page = _Page(max(NARROWEST, min(width, WIDEST)))
+    page = _Page(fitting(width))
     yield from _opening(page, story)
     yield from page.headed("forward, line by line")
     yield from page.function(story.forward, 0)
@@ -49,7 +49,7 @@ def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
 
 def forward_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
     """The formula and each line of the forward with its numbers; nothing of what is to be derived from it."""
-    page = _Page(max(NARROWEST, min(width, WIDEST)))
+    page = _Page(fitting(width))
     yield from page.wrapped(story.title)
     yield ""
     yield from page.block(story.formula)
@@ -166,7 +166,7 @@ class _Page:
             for j, part in enumerate(parts):
                 yield f"{'':{depth}}{first if j == 0 else '      '}{part}"
 
-    def entry(self, entry: Entry, depth: int) -> Iterator[str]:
+    def entry(self, entry: WorkedNumber, depth: int) -> Iterator[str]:
         """One number as the sum of its products."""
         sums = " + ".join(product.text for product in entry.products).replace("+ −", "− ")
         numbers = " + ".join(map(_product, entry.products))

@@ -22,10 +22,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from npformer.check.inputs import as_tuple, like
-from npformer.see.explain.place import Place
-from npformer.see.explain.session import Session
-from npformer.see.record.listening import Call, Hooks
-from npformer.see.record.recording import SUMS
+from npformer.see.explain.number import GradientAddress
+from npformer.see.record.calls import Call, Hooks
+from npformer.see.record.recording import LOSS, SUMS, Recording
 
 #: Up to this many sums every way is found; of more, those that a search for the strongest finds.
 EXACT = 12
@@ -39,7 +38,7 @@ _OPEN = {PAST: (1.0, 0.0), THROUGH: (0.0, 1.0), NEITHER: (0.0, 0.0)}
 Choices: TypeAlias = tuple[tuple[int, int], ...]
 
 
-class Sum(NamedTuple):
+class ResidualSum(NamedTuple):
     """A residual sum that the place's gradient may pass, and the parts of the number by what happens there."""
 
     call: Call
@@ -60,18 +59,18 @@ class ResidualPath(NamedTuple):
 class Paths:
     """The sums, the ways by their size, and the part of the number on ways that were not found (0 if all were)."""
 
-    sums: tuple[Sum, ...]
+    sums: tuple[ResidualSum, ...]
     ways: tuple[ResidualPath, ...]
     remainder: float
     exact: bool
 
 
 @dataclass
-class _Gates(Hooks):
+class Gates(Hooks):
     """Closes branches of sums, and sends a gradient on from one of them. Sums are known by their calls' numbers."""
 
     open_at: dict[int, tuple[float, float]]  # which of (past, through) pass; of other sums both do
-    replaced: dict[int, Any] = field(default_factory=dict)  # what a sum gets in place of its upstream gradient
+    replaced: dict[int, Any] = field(default_factory=dict)  # what a sum, or the target, 0, gets in place of its dy
     stops: Container[int] = ()  # the sums that get nothing of what comes to them, which is kept:
     arrived: dict[int, Any] = field(default_factory=dict)
 
@@ -79,6 +78,8 @@ class _Gates(Hooks):
         """Keep what came to a sum; the one that sends gets what it is to send."""
         if call is None:
             return dy
+        if call.operation == LOSS and self.replaced:  # nothing comes from there
+            return _zeros(dy)
         if call.number in self.stops and call.number not in self.replaced:
             self.arrived[call.number] = dy
             return _zeros(dy)
@@ -93,7 +94,7 @@ class _Gates(Hooks):
         return like(gradients, [passes[PAST] * past, passes[THROUGH] * through, *others])
 
 
-def paths(session: Session, place: Place, number: float) -> Paths:
+def paths(session: Recording, place: GradientAddress, number: float) -> Paths:
     """The sums and the ways to a place, whose gradient is number."""
     sums = _sums(session, place, number)
     if not sums:
@@ -105,32 +106,31 @@ def paths(session: Session, place: Place, number: float) -> Paths:
     return Paths(sums, tuple(ways), remainder, exact)
 
 
-def _sums(session: Session, place: Place, number: float) -> tuple[Sum, ...]:
+def _sums(session: Recording, place: GradientAddress, number: float) -> tuple[ResidualSum, ...]:
     """The sums on the way from the loss to the place, the one nearest to the loss first."""
     sums = []
     for call in session.backward_order:
         if call.operation not in SUMS:
             continue
         elsewhere, no_past, no_through = (
-            place.gradient(session, session.run(_Gates({call.number: _OPEN[branch]})))
-            for branch in (NEITHER, THROUGH, PAST)
+            place.gradient(session, Gates({call.number: _OPEN[branch]})) for branch in (NEITHER, THROUGH, PAST)
         )
         if not (elsewhere == no_past == no_through == number):
             through, past = no_past - elsewhere, no_through - elsewhere
-            name = next(each.name for each in session.recording.residuals if each.call is call)
-            sums.append(Sum(call, name, through, past, elsewhere))
+            name = next(each.name for each in session.residuals if each.call is call)
+            sums.append(ResidualSum(call, name, through, past, elsewhere))
     return tuple(sums)
 
 
 class _Walk:
     """Follows the gradient from sum to sum."""
 
-    def __init__(self, session: Session, place: Place, sums: list[Call]) -> None:
+    def __init__(self, session: Recording, place: GradientAddress, sums: list[Call]) -> None:
         self.session, self.place = session, place
         self.numbers = {call.number: i for i, call in enumerate(sums)}
         #: The sums in which the place is itself, as a gain of their norm is.
         self.ending = {
-            call.number for call in sums if call is place.call or place.name in session.call_seen(call).added
+            call.number for call in sums if call is place.call or place.name in session.seen[call.number].added
         }
         self.runs = 0
 
@@ -163,18 +163,20 @@ class _Walk:
                     carried = self._carried(following, arrived_dy)
                     heapq.heappush(heap, (-carried, next(order), longer, following, arrived_dy))
 
-    def _gates(self) -> _Gates:
+    def _gates(self) -> Gates:
         """All sums are closed: what comes from the loss by no sum at all, and what reaches the sums first."""
-        return _Gates(dict.fromkeys(self.numbers, _OPEN[NEITHER]), {}, self.numbers)
+        return Gates(dict.fromkeys(self.numbers, _OPEN[NEITHER]), {}, self.numbers)
 
-    def _run(self, hooks: _Gates) -> tuple[float, dict[int, Any]]:
+    def _run(self, hooks: Gates) -> tuple[float, dict[int, Any]]:
         """What ends at the place, and what reaches the sums that stop it; from the loss, if no gradient is given."""
-        gradients = self.session.run(hooks, _zeros(self.session.upstream) if hooks.replaced else None)
+        if hooks.replaced:  # nothing comes from the loss
+            hooks.replaced.setdefault(0, _zeros(self.session.seen[0].upstream))
+        value = self.place.gradient(self.session, hooks)
         self.runs += 1
         nonzero = {
             n: dy for n, dy in hooks.arrived.items() if any(part is not None and np.any(part) for part in as_tuple(dy))
         }
-        return self.place.gradient(self.session, gradients), nonzero
+        return value, nonzero
 
     def _sent(self, choices: Choices, number: int, dy: Any) -> Iterator[tuple[Choices, float, dict[int, Any]]]:
         """Both ways on from a sum: (choices, the part that ends at the place, what reaches other sums).
@@ -197,7 +199,7 @@ class _Walk:
 
     def _carried(self, number: int, dy: Any) -> float:
         """The size of the part of the number that goes on from a sum, all later sums open."""
-        return abs(self._run(_Gates({}, {number: dy}))[0])
+        return abs(self._run(Gates({}, {number: dy}))[0])
 
 
 def _ending(choices: Choices, value: float) -> Iterator[ResidualPath]:

@@ -28,8 +28,7 @@ from npformer.lab.museum.comparison import ABOVE, BELOW, PLACES
 from npformer.lab.museum.patch import changed_functions
 from npformer.lab.museum.stored import stored
 from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, defendants, judge
-from npformer.see.explain.operation import explained_operation
-from npformer.see.explain.reading import FunctionStory, LineStory, OperationStory
+from npformer.see.explain.operation import FunctionStory, LineStory, OperationStory, explained_operation
 
 Answer: TypeAlias = "tuple[int, ...] | float | frozenset[str]"
 NEAR = 0.02  # right means: within 2 %

@@ -15,12 +15,11 @@ from npformer.functional import AttentionMask
 from npformer.io.printable import visible
 from npformer.layers import BatchNorm, Embedding, FeedForward, LayerNorm, LearnedPositions, Linear, MultiHeadAttention
 from npformer.layers.relative_bias import RelativeBias
-from npformer.see.explain.expand import Factor, Term
-from npformer.see.explain.place import Place
-from npformer.see.explain.session import Session
-from npformer.see.explain.spots import Index, Spot
-from npformer.see.record.listening import Call, layers_in, shown_name
-from npformer.see.record.recording import LOSS
+from npformer.see.explain.entries import Index, Spot
+from npformer.see.explain.number import GradientAddress
+from npformer.see.explain.products import Factor, Term
+from npformer.see.record.calls import Call, layers_in, shown_name
+from npformer.see.record.recording import LOSS, Recording
 from npformer.typing import HostArray
 
 PADDED = "padding: its own loss does not count, and no visible token looks at it"
@@ -38,11 +37,11 @@ BEGINS = "where the sum begins"
 _SCORES = ("dscores", "dweights", "dropped", "weights", "softmax.y", "y")
 
 
-def what(session: Session, place: Place) -> str:
+def what(session: Recording, place: GradientAddress) -> str:
     """The place in words."""
     if place.kind == "parameter":
         return _parameter(session, place)
-    owner = place.name.partition("@")[0] or type(session.setting.target).__name__
+    owner = place.name.partition("@")[0] or type(session.target).__name__
     entry = entry_words(session, place.array(session), place.index, owner)
     if place.kind == "output":
         return f"{entry} of what {owner} returns"
@@ -51,7 +50,7 @@ def what(session: Session, place: Place) -> str:
     return f"{entry} of {place.name.partition('@')[2]}, which goes into {owner}; only its use there counts"
 
 
-def entry_words(session: Session, x: Any, index: Index, owner: str) -> str:
+def entry_words(session: Recording, x: Any, index: Index, owner: str) -> str:
     """An entry of an activation: feature 3 of token b0 t2 ("o")."""
     shape = np.shape(x)
     if len(shape) == 3 and shape[:2] in token_shapes(session):
@@ -61,18 +60,18 @@ def entry_words(session: Session, x: Any, index: Index, owner: str) -> str:
     return f"entry [{','.join(map(str, index))}]"
 
 
-def token_shapes(session: Session) -> list[Index]:
+def token_shapes(session: Recording) -> list[Index]:
     """(B, T) of each sequence that went in."""
     return [np.shape(x)[:2] for x in session.setting.inputs if getattr(x, "ndim", 0) >= 2]
 
 
-def token(session: Session, row: int, position: int, length: int, owner: str) -> str:
+def token(session: Recording, row: int, position: int, length: int, owner: str) -> str:
     """A token by its place, and by its text where it is known."""
     text = label(session, row, position, length, owner)
     return f"token b{row} t{position}" + (f" ({text})" if text else "")
 
 
-def label(session: Session, row: int, position: int, length: int, owner: str) -> str:
+def label(session: Recording, row: int, position: int, length: int, owner: str) -> str:
     """The text of a token of the sequence that a part of the model, owner, works on; "" if that is not known."""
     labels = session.setting.labels
     is_target = owner.startswith(("decoder", "tgt", "generator")) and "target_in" in labels
@@ -86,9 +85,9 @@ def quoted(piece: str) -> str:
     return visible(piece) if is_special or piece.startswith("class ") else f'"{visible(piece)}"'
 
 
-def _owner(session: Session, name: str) -> tuple[Any, str]:
+def _owner(session: Recording, name: str) -> tuple[Any, str]:
     """(the layer that has a parameter, the parameter's own name)."""
-    layers = dict(layers_in(session.setting.target))
+    layers = dict(layers_in(session.target))
     owner, inside = name, ""
     while owner not in layers:  # the target itself is called ""
         owner, _, word = owner.rpartition(".")
@@ -96,18 +95,16 @@ def _owner(session: Session, name: str) -> tuple[Any, str]:
     return layers[owner], inside
 
 
-def _parameter(session: Session, place: Place) -> str:
+def _parameter(session: Recording, place: GradientAddress) -> str:
     owner, name = _owner(session, place.name)
     parts = place.name.split(".")
     around = _owner(session, ".".join(parts[:-2]) + ".x")[0] if len(parts) > 2 else None
     text = _said(session, owner, name, around, parts[-2] if len(parts) > 1 else "", place.index)
-    aliases = [
-        a for first, _, others in session.setting.target.owned_parameters() if first == place.name for a in others
-    ]
+    aliases = [a for first, _, others in session.target.owned_parameters() if first == place.name for a in others]
     return text + (f"; tied: also {', '.join(aliases)}" if aliases else "")
 
 
-def _said(session: Session, owner: Any, name: str, around: Any, member: str, index: Index) -> str:
+def _said(session: Recording, owner: Any, name: str, around: Any, member: str, index: Index) -> str:
     """In words, for a parameter called name of the layer owner, which is the member of the layer around it."""
     last = index[-1] if index else 0
     if isinstance(owner, MultiHeadAttention) and "." in name:
@@ -137,7 +134,7 @@ def _said(session: Session, owner: Any, name: str, around: Any, member: str, ind
     return f"entry [{','.join(map(str, index))}] of {name} in a {type(owner).__name__}"
 
 
-def _linear(session: Session, owner: Linear, name: str, around: Any, member: str, index: Index) -> str:
+def _linear(session: Recording, owner: Linear, name: str, around: Any, member: str, index: Index) -> str:
     goes, comes = f"feature {index[-1]} of its output", f"feature {index[0]} of its input"
     if isinstance(around, MultiHeadAttention):
         comes, goes = _head(around, index[0]), f"feature {index[-1]} of the attention's output"
@@ -145,7 +142,7 @@ def _linear(session: Session, owner: Linear, name: str, around: Any, member: str
         comes, goes = f"feature {index[0]} of the layer's input", f"hidden unit {index[-1]}"
     elif isinstance(around, FeedForward):
         comes, goes = f"hidden unit {index[0]}", f"feature {index[-1]} of the layer's output"
-    elif any(owner is getattr(session.setting.target, output, None) for output in ("generator", "head")):
+    elif any(owner is getattr(session.target, output, None) for output in ("generator", "head")):
         classes = session.setting.classes or session.setting.pieces
         has_each = len(classes) == owner.bias.data.shape[0]  # a class, or a piece of the vocabulary, for each logit
         told = f" ({quoted(classes[index[-1]])})" if has_each else ""
@@ -158,7 +155,7 @@ def _head(attention: MultiHeadAttention, column: int) -> str:
     return f"head {column // width}, dimension {column % width}"
 
 
-def shown(session: Session, call: Call, spot: Spot | None, text: str) -> str:
+def shown(session: Recording, call: Call, spot: Spot | None, text: str) -> str:
     """A name of the code as a reader of the layer calls it: dy of the projection in attention is dQ, dK and dV."""
     if spot is None or spot.caller is not None:
         return text
@@ -166,7 +163,7 @@ def shown(session: Session, call: Call, spot: Spot | None, text: str) -> str:
     first = next(iter(spot.frame.arguments))
     if call.operation == "linear" and isinstance(attention, MultiHeadAttention) and spot.name == first and spot.index:
         width = int(attention.output.bias.data.shape[0])
-        columns = int(np.shape(session.call_seen(call).output)[-1]) // width
+        columns = int(np.shape(session.seen[call.number].output)[-1]) // width
         names = {1: ["Q"], 2: ["K", "V"], 3: ["Q", "K", "V"]}.get(columns, [])
         if names:
             index = (*spot.index[:-1], spot.index[-1] % width)
@@ -176,10 +173,10 @@ def shown(session: Session, call: Call, spot: Spot | None, text: str) -> str:
     return text
 
 
-def axis_words(session: Session, call: Call, shape: Index, index: Index) -> str:
+def axis_words(session: Recording, call: Call, shape: Index, index: Index) -> str:
     """b0 t2 for an entry of an array over tokens, b0 h1 t2→t3 for one of a query and a key; else nothing."""
     if "attention" in call.operation and len(shape) == 4:
-        q, k = (np.shape(part) for part in session.call_seen(call).inputs[:2])
+        q, k = (np.shape(part) for part in session.seen[call.number].inputs[:2])
         pair = f"→t{index[3]}" if shape == (*q[:3], k[2]) and shape[3] != q[3] else ""
         return f"b{index[0]} h{index[1]} t{index[2]}{pair}"
     if len(shape) >= 2 and tuple(shape[:2]) in token_shapes(session):
@@ -187,7 +184,7 @@ def axis_words(session: Session, call: Call, shape: Index, index: Index) -> str:
     return ""
 
 
-def why_zero(session: Session, call: Call, term: Term) -> str:
+def why_zero(session: Recording, call: Call, term: Term) -> str:
     """The reason, in a few words."""
     zeros = [factor for factor in term.factors if factor.value == 0]
     for factor in zeros:
@@ -204,7 +201,7 @@ def why_zero(session: Session, call: Call, term: Term) -> str:
     return ALONE if _sees_one_key(session, call, gradient) else GRADIENT
 
 
-def _of_factor(session: Session, call: Call, factor: Factor) -> str:
+def _of_factor(session: Recording, call: Call, factor: Factor) -> str:
     """The reason why a factor itself is 0; "" if it is not known."""
     if factor.spot is None and call.operation in ("embedding", "relative_bias"):
         return OTHER if call.operation == "embedding" else FAR
@@ -227,23 +224,23 @@ def _is_shut(passes: Any, factor: Factor) -> bool:
     return isinstance(passes, np.ndarray) and factor.shape == passes.shape and not passes[factor.at]
 
 
-def _visible(session: Session, call: Call) -> HostArray | None:
+def _visible(session: Recording, call: Call) -> HostArray | None:
     """Which pairs of queries and keys may meet (B, H, T, S) in an attention; None if all may, or without attention."""
     mask = next((x for x in call.inputs if isinstance(x, AttentionMask)), None)
     if mask is None or call.operation not in ("attention", "biased_attention"):
         return None
-    q, k = session.call_seen(call).inputs[:2]
+    q, k = session.seen[call.number].inputs[:2]
     visible = mask.visible(q.shape[2], k.shape[2], q)
     return None if visible is None else np.broadcast_to(visible, (*q.shape[:3], k.shape[2]))
 
 
-def _sees_one_key(session: Session, call: Call, gradient: Factor) -> bool:
+def _sees_one_key(session: Recording, call: Call, gradient: Factor) -> bool:
     """Whether a gradient of scores or of a query is of one that sees a single key, as the first of a causal mask."""
     inside = "attention" in call.operation
     if not (_name(gradient) == "dscores" if inside else call.operation == "linear" and len(gradient.at) == 3):
         return False
     attends = [call] if inside else [each for each in session.calls if each.parent is call.parent is not None]
-    row, seen = gradient.at[2 if inside else 1], session.call_seen(call)
+    row, seen = gradient.at[2 if inside else 1], session.seen[call.number]
     width, x_width = (
         np.shape(seen.output)[-1],
         np.shape(seen.inputs[0])[-1],
@@ -256,7 +253,7 @@ def _sees_one_key(session: Session, call: Call, gradient: Factor) -> bool:
     return False
 
 
-def _is_of_padding(session: Session, call: Call, gradient: Factor) -> bool:
+def _is_of_padding(session: Recording, call: Call, gradient: Factor) -> bool:
     """Whether a gradient belongs to a token of padding; in attention, to its query."""
     step = 2 if "attention" in call.operation and len(gradient.shape) == 4 else 1  # (B, T) of (B, H, T, D)
     shape, at = gradient.shape[::step][:2], gradient.at[::step][:2]

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from npformer.see.record.schema import CallOf
+from npformer.see.record.document import CallOf
 from npformer.typing import HostArray
 
 Call: TypeAlias = CallOf

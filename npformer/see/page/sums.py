@@ -1,24 +1,26 @@
 """How each number of a trace was made, for its page: the products of the line that made it, as places of arrays.
 
-The lines are read as ``npformer explain`` reads them (``explain/sums.py``). A gradient whose line is not read is the
-sum of its terms with each entry of dy, from the pair's own backward, fed one entry at a time (``tracing/jacobian.py``).
+The lines are read as ``npformer explain`` reads them (``explain/products.py``). A gradient whose line is not read is
+the sum of its terms with each entry of dy, from the pair's own backward, fed one entry at a time
+(``record/jacobian.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, TypedDict
 
 import numpy as np
 
 from npformer.check.inputs import as_tuple
-from npformer.see.explain.sums import Operand, Products, Sum, sums_in
+from npformer.see.explain.products import CodeLine, EntrySum, Expansion, Factor, Term, sums_in
 from npformer.see.page.document import Pack
 from npformer.see.record import Trace
+from npformer.see.record.calls import Call
+from npformer.see.record.document import CallOf
 from npformer.see.record.jacobian import terms
-from npformer.see.record.listening import Call
 from npformer.see.record.recording import Seen
-from npformer.see.record.schema import CallOf
 from npformer.typing import HostArray
 
 #: Of a gradient whose line is not read, and of witnesses: up to so many entries times entries of dy.
@@ -27,7 +29,7 @@ MOST_TERMS = 100_000
 MOST_PACKED = 720_000
 
 
-class Opening(TypedDict):
+class OpensAt(TypedDict):
     """An entry as the page names it: of a call's "gradients", "upstream" or "outputs", or of a "parameter"."""
 
     call: int
@@ -36,7 +38,7 @@ class Opening(TypedDict):
     flat: int
 
 
-def packed_sums(trace: Trace, pack: Pack, asked: Sequence[Opening]) -> dict[str, Any]:
+def packed_sums(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, Any]:
     """Call -> pass -> array -> how its entries were made. asked: the numbers that are told in any case."""
     if trace.recording is None:
         return {}
@@ -53,7 +55,9 @@ def packed_sums(trace: Trace, pack: Pack, asked: Sequence[Opening]) -> dict[str,
     return by_number
 
 
-def _of_call(trace: Trace, call: Call, seen: Seen, told: CallOf, asked: Sequence[Opening]) -> Iterator[tuple[str, Sum]]:
+def _of_call(
+    trace: Trace, call: Call, seen: Seen, told: CallOf, asked: Sequence[OpensAt]
+) -> Iterator[tuple[str, EntrySum]]:
     known = set()
     for way, frame in (("forward", seen.forward), ("backward", seen.backward)):
         for one in () if frame is None else sums_in(frame):
@@ -72,48 +76,76 @@ def _of_call(trace: Trace, call: Call, seen: Seen, told: CallOf, asked: Sequence
         yield from (("backward", one) for one in rest or _by_upstream(call, seen, told, gradient["of"], array))
 
 
-def _by_upstream(call: Call, seen: Seen, told: CallOf, of: str, array: HostArray) -> Iterator[Sum]:
+def _by_upstream(call: Call, seen: Seen, told: CallOf, of: str, array: HostArray) -> Iterator[EntrySum]:
     """The terms with each entry of dy, as slope times dy."""
     parts = [np.asarray(part, dtype=np.float64) for part in as_tuple(seen.upstream)]
     if array.size * sum(part.size for part in parts) > MOST_TERMS:
         return
     products = []
     for entry, dy, added in zip(
-        told["upstream"], parts, terms(call.target, seen.cache, seen.upstream)[of], strict=True
+        told["upstream"], parts, terms(call.target, seen.cache, seen.upstream, of), strict=True
     ):
         flat = np.broadcast_to(np.reshape(dy, -1), (array.size, dy.size))
         slope = np.divide(added.reshape(flat.shape), flat, out=np.zeros(flat.shape), where=flat != 0)
-        slopes = Operand(f"∂y/∂{of}", slope, np.arange(slope.size).reshape(slope.shape).T, False)
-        all_dy = Operand(entry["name"], dy, np.arange(dy.size)[:, None], False)
-        products.append(Products(dy.size, 1.0, (slopes, all_dy)))
-    yield Sum(array, np.arange(array.size), 0, "", tuple(products), "", array.reshape(-1))
+        for number, at in enumerate(np.ndindex(dy.shape)):
+            slopes = _whole(f"∂y/∂{of}", slope, (np.arange(array.size), number))
+            products.append(Term(1.0, (slopes, _whole(entry["name"], dy, at))))
+    expansion = Expansion(CodeLine("", 0, ""), tuple(products), None, total=array.reshape(-1))
+    yield EntrySum(array, np.arange(array.size), expansion)
 
 
-def _packed(one: Sum, pack: Pack) -> dict[str, Any] | None:
+def _whole(label: str, x: HostArray, at: tuple[Any, ...]) -> Factor:
+    return Factor(label, None, None, at, x.shape, label, x)
+
+
+def _packed(one: EntrySum, pack: Pack) -> dict[str, Any] | None:
     """A sum by the names of its arrays in the pack; None if it needs too many numbers of arrays that are left out.
 
-    of: its entries, null for all; total: null for the numbers. Of an array that is left out, the factors are told
-    themselves.
+    of: its entries, null for all; total: null for the numbers. Terms of one form are told together.
     """
-    if one.entries.size > 1 and pack.add(one.array) in pack.left_out:
+    (array, entries, expansion), products = one, []
+    if entries.size > 1 and pack.add(array) in pack.left_out:
         return None
-    products: list[Any] = []
-    for each in one.products:
-        factors: list[Any] = []
-        for x in each.factors:
-            name = pack.add(x.array)
-            is_out = name in pack.left_out
-            if is_out and one.entries.size > 1:
-                return None
-            factors.append([x.text, name, pack.add(x.at, whole=True), x.is_below])
-            if is_out:
-                factors[-1].append(pack.add(x.array.reshape(-1)[x.at], whole=True))
-        products.append([each.times, each.sign, factors])
+    for (sign, labels), group in groupby(expansion.terms, lambda term: (term.sign, [_label(x) for x in term.factors])):
+        rows = [term.factors for term in group]
+        factors = [
+            _factors(label, x, entries.size, pack) for label, x in zip(labels, zip(*rows, strict=True), strict=True)
+        ]
+        if None in factors:
+            return None
+        products.append([len(rows), sign, factors])
+    total = np.broadcast_to(expansion.total, entries.shape)
     return {
-        "of": None if one.entries.size == one.array.size else pack.add(one.entries),
-        "line": one.line,
-        "code": one.code,
-        "around": one.around,
-        "total": pack.add(one.total) if one.around else None,
+        "of": None if entries.size == array.size else pack.add(entries),
+        "line": expansion.line.number,
+        "code": expansion.line.code,
+        "around": expansion.around,
+        "total": pack.add(total) if expansion.around else None,
         "products": products,
     }
+
+
+def _label(factor: Factor) -> str:
+    return factor.label or factor.text
+
+
+def _factors(label: str, factors: Sequence[Factor], count: int, pack: Pack) -> list[Any] | None:
+    """One factor of several products: its text, its array, its place in it for each product and entry, if it divides.
+
+    Of an array that is left out, the factors are told themselves; None if it is of many entries.
+    """
+    first = factors[0]
+    if first.array is None:  # a number by itself
+        x, at = np.asarray(first.value), np.zeros((1, 1), dtype=np.int64)
+    else:
+        x = np.asarray(first.array, dtype=np.float64)
+        places = [np.ravel_multi_index(factor.at, factor.shape) if factor.shape else 0 for factor in factors]
+        at = np.stack([np.broadcast_to(place, (count,)) for place in places])
+        at = at[:, :1] if np.all(at == at[:, :1]) else at
+        at = at[:1] if np.all(at == at[:1]) else at
+    name = pack.add(x)
+    is_out = name in pack.left_out
+    if is_out and count > 1:
+        return None
+    told = [label, name, pack.add(at, whole=True), first.array is not None and first.is_below]
+    return [*told, pack.add(x.reshape(-1)[at], whole=True)] if is_out else told

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from npformer.see.record import Trace
-from npformer.see.record.listening import Call
+from npformer.see.record.calls import Call
 from npformer.see.record.recording import Recording
 from npformer.typing import HostArray
 

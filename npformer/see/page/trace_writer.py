@@ -2,11 +2,11 @@
 
 Left the calls as a tree and as a graph, in the middle the arrays with their numbers, right the formula and the source
 with the line that runs, below the timeline. Each entry of a gradient shows the terms that add up to it, and what both
-witnesses say. Bugs of the museum can be switched on (``pages/bugs.py``).
+witnesses say. Bugs of the museum can be switched on (``page/bugs.py``).
 
-Terms are the products of the line of code that made a number, as ``npformer explain`` reads them (``explain/sums.py``).
-Witnesses come from the pair's forward alone (``check/oracles.py``): L = Σ dy·y is moved by each entry, once by an
-imaginary step and once up and down.
+Terms are the products of the line of code that made a number, as ``npformer explain`` reads them
+(``explain/products.py``). Witnesses come from the pair's forward alone (``check/oracles.py``): L = Σ dy·y is moved by
+each entry, once by an imaginary step and once up and down.
 
 The number at which a page opens is a place of ``npformer explain``, as an entry of the trace's arrays.
 """
@@ -26,22 +26,21 @@ from npformer.check.subject import Subject
 from npformer.errors import NpformerError, OutputError
 from npformer.functional.derivation import for_page
 from npformer.io.atomic_files import describe, write_atomically
-from npformer.see.explain.graph import index_in
-from npformer.see.explain.place import Place
+from npformer.see.explain.number import GradientAddress
 from npformer.see.page.bugs import BugTrace
 from npformer.see.page.document import Pack, bundle, html_page, web_file
 from npformer.see.page.flows import Flows
-from npformer.see.page.sums import MOST_TERMS, Opening, packed_sums
+from npformer.see.page.sums import MOST_TERMS, OpensAt, packed_sums
 from npformer.see.page.tour import tour
 from npformer.see.record import Trace
-from npformer.see.record.listening import Call
+from npformer.see.record.calls import Call, ParameterPart
+from npformer.see.record.document import CallOf, Named
 from npformer.see.record.recording import Seen
-from npformer.see.record.schema import CallOf, Named
 from npformer.typing import HostArray
 
 
 def write_trace_page(
-    trace: Trace, path: Path | str, *, bugs: Sequence[BugTrace] = (), opens: Opening | None = None
+    trace: Trace, path: Path | str, *, bugs: Sequence[BugTrace] = (), opens: OpensAt | None = None
 ) -> None:
     """Write the page of a trace to path, whole or not at all; bugs are those that the page can switch on.
 
@@ -61,7 +60,7 @@ def trace_page(
     trace: Trace,
     *,
     bugs: Sequence[BugTrace] = (),
-    opens: Opening | None = None,
+    opens: OpensAt | None = None,
     links: Mapping[str, str] | None = None,
 ) -> str:
     """The page of a trace as text; see write_trace_page.
@@ -152,7 +151,7 @@ def _asked(oracle: Oracle, of: str, flat: int | None) -> Shown:
     return Shown(None if asked.by_complex is None else asked.by_complex[0], asked.by_central[0])
 
 
-def _evidence(trace: Trace, pack: Pack, asked: Sequence[Opening]) -> dict[str, Any]:
+def _evidence(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, Any]:
     """Call -> gradient -> the places of its witnesses."""
     by_number: dict[str, Any] = {}
     if trace.recording is None:
@@ -177,7 +176,7 @@ def _evidence(trace: Trace, pack: Pack, asked: Sequence[Opening]) -> dict[str, A
     return by_number
 
 
-def _flows(trace: Trace, pack: Pack, asked: Sequence[Opening]) -> dict[str, Any]:
+def _flows(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, Any]:
     """The edges of the graph, and the uses of each upstream gradient and of each gradient that a layer returns.
 
     Uses whose numbers are left out have no place here, but for the numbers that are asked for.
@@ -213,7 +212,7 @@ def _keep(trace: Trace, pack: Pack, name: str, flats: Iterable[int]) -> None:
         pack.keep(name, trace.arrays[name], int(flat))
 
 
-def _keep_rows(trace: Trace, pack: Pack, asked: Opening) -> None:
+def _keep_rows(trace: Trace, pack: Pack, asked: OpensAt) -> None:
     """Keep the row of a number that is asked for; of a parameter's, those of all that was added, too."""
     names = {_named(trace, asked["call"], asked["what"], asked["name"])}
     if asked["what"] == "parameter":
@@ -223,7 +222,7 @@ def _keep_rows(trace: Trace, pack: Pack, asked: Opening) -> None:
         _keep(trace, pack, name, (asked["flat"],))
 
 
-def opening(trace: Trace, place: Place) -> Opening | None:
+def opening(trace: Trace, place: GradientAddress) -> OpensAt | None:
     """The entry that shows a place's gradient; None if no array of the trace does.
 
     A parameter with one use is shown where that operation's backward makes its gradient. One with several uses is
@@ -240,7 +239,7 @@ def opening(trace: Trace, place: Place) -> Opening | None:
     return _gradient(trace, call, of, place.index)
 
 
-def _parameter(trace: Trace, place: Place) -> Opening:
+def _parameter(trace: Trace, place: GradientAddress) -> OpensAt:
     """Where an operation's backward makes it, or among the parameters."""
     uses = [
         (call, of, part)
@@ -252,7 +251,7 @@ def _parameter(trace: Trace, place: Place) -> Opening:
     ]
     if len(uses) == 1:
         ((call, of, part),) = uses
-        opens = _gradient(trace, call, of, index_in(place.index, part["columns"], part["transposed"]))
+        opens = _gradient(trace, call, of, ParameterPart(**part).entry(place.index))
         if opens is not None:
             return opens
     gradient = next(each["gradient"] for each in trace.document["parameters"] if each["name"] == place.name)
@@ -260,12 +259,12 @@ def _parameter(trace: Trace, place: Place) -> Opening:
     return {"call": 0, "what": "parameter", "name": place.name, "flat": flat}
 
 
-def _gradient(trace: Trace, call: CallOf, of: str, index: tuple[int, ...]) -> Opening | None:
+def _gradient(trace: Trace, call: CallOf, of: str, index: tuple[int, ...]) -> OpensAt | None:
     name = next((entry["name"] for entry in call["gradients"] if entry.get("of") == of), None)
     return None if name is None else _entry(trace, call, "gradients", name, index)
 
 
-def _entry(trace: Trace, call: CallOf, what: str, name: str, index: tuple[int, ...]) -> Opening | None:
+def _entry(trace: Trace, call: CallOf, what: str, name: str, index: tuple[int, ...]) -> OpensAt | None:
     lists: dict[str, list[Named]] = {key: call[key] for key in ("outputs", "upstream", "gradients")}
     value = next(entry["value"] for entry in lists[what] if entry["name"] == name)
     array = trace.arrays.get(value) if isinstance(value, str) else None

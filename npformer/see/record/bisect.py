@@ -27,7 +27,7 @@ from npformer.check.subject import Subject
 from npformer.errors import ConfigError
 from npformer.io.notebook import Displayed
 from npformer.layers import Layer
-from npformer.see.record.listening import Call, Moving, listening
+from npformer.see.record.calls import Call, Moving, listening
 from npformer.typing import HostArray
 
 #: Relative to the sum of the sizes of its terms: a larger difference between slope and gradient is an error.

@@ -2,12 +2,18 @@
 
 L is the cross-entropy of the output with given targets, or else Σ dy·y with an upstream gradient dy. Everything runs in
 float64 with the plain kernels (``in_float64.py``). ``record`` runs a target once, and keeps what each call got and gave
-as it was at that moment.
+as it was at that moment. The target and its L are one subject of a gradient check (``check/subject.py``), so L and its
+gradients can be asked for at other numbers, too, or with less of a gradient.
+
+Backward is linear in the upstream gradient: a re-run with some branches set to 0 gives exactly the part of a number
+that comes through the others. Within a ``session`` the target stays ready for such runs: each gets copies of the caches
+that the one forward made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, NamedTuple
@@ -20,16 +26,46 @@ from npformer.check.in_float64 import in_float64, plain_row
 from npformer.check.inputs import as_tuple, copied, host64, is_array, like, place
 from npformer.check.subject import NOTHING_REPLACED, Subject, Upstream
 from npformer.errors import ConfigError, ShapeError
-from npformer.layers import Layer
+from npformer.layers import CacheStack, Layer
+from npformer.see.record.calls import Call, CallRecorder, Hooks, ParameterPart, Parameters, listening, shown_name
 from npformer.see.record.lines import Frame, LineTracer, tracing_lines
-from npformer.see.record.listening import Call, CallRecorder, Hooks, listening, shown_name
-from npformer.see.record.parameter_parts import Parameters, Part
 from npformer.typing import HostArray, HostArrays, Tensors
 
 #: The operations that add a sub-layer's output to the stream; their first two gradients go past it, and into it.
 SUMS = ("residual", "add_norm", "post_norm")
 #: The operation of the loss, which is the last call of a recording with targets.
 LOSS = "cross_entropy"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is recorded: a layer or model, what goes into it, and what its loss is.
+
+    targets: token ids, and the loss is their cross-entropy. None: L = Σ r·y with random numbers r, as in a gradient
+    check. labels: what the tokens of "source", "target_in" and "target_out" are called.
+    """
+
+    name: str
+    target: Any
+    inputs: tuple[Any, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+    targets: HostArray | None = None
+    labels: Mapping[str, list[list[str]]] = field(default_factory=dict)
+    pieces: tuple[str, ...] = ()  # the vocabulary, by token id
+    classes: tuple[str, ...] = ()  # the outputs, by class, if they are not the vocabulary's pieces
+    note: str = ""  # about the data, for the reader
+    title: str = ""  # of a page; "": the name
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The name and the tokens of its trace."""
+        tokens = {**self.labels, "pieces": [list(self.classes or self.pieces)]} if self.labels else None
+        return {"name": self.title or self.name, "tokens": tokens}
+
+    @property
+    def pad_id(self) -> int:
+        """The token id that pads."""
+        return int(getattr(getattr(self.target, "config", None), "pad_id", 0))
 
 
 class Loss(NamedTuple):
@@ -50,7 +86,7 @@ class Seen:
     upstream: Any = None
     gradients: Any = None
     added: HostArrays = field(default_factory=dict)  # parameter -> what this call itself added to its gradient
-    params: dict[int, list[Part]] = field(default_factory=dict)  # number of an input -> the parameters in it
+    params: dict[int, list[ParameterPart]] = field(default_factory=dict)  # number of an input -> the parameters in it
     forward: Frame | None = None  # its lines
     backward: Frame | None = None
 
@@ -66,19 +102,57 @@ class Residual:
     into: HostArray  # the gradient that goes into it
 
 
-@dataclass(eq=False)
 class Recording:
-    """Every call of one forward and backward. Made by ``record``."""
+    """Every call of one forward and backward. Made by ``record``; within a ``session`` its target can run again."""
 
-    target: Any
-    kind: str  # "operation", "layer" or "model"
-    checked: Subject
-    how: Loss | None
-    upstream: Upstream = ()  # of the target's output
-    calls: list[Call] = field(default_factory=list)  # in the order in which their forwards begin
-    seen: list[Seen] = field(default_factory=list)  # one for each call
-    loss: float = 0.0  # L
-    gradients: HostArrays = field(default_factory=dict)  # of parameters and float inputs, by name
+    calls: list[Call]  # in the order in which their forwards begin
+    live: list[Call]  # the calls of the last run, by number
+    loss: float  # L
+    gradients: HostArrays  # of parameters and float inputs, by name
+
+    def __init__(self, setting: Setting, checked: Subject, how: Loss | None) -> None:
+        self.setting, self.target, self.checked, self.how = setting, setting.target, checked, how
+        is_pair = checked.is_pair
+        self.kind = "operation" if is_pair else "model" if hasattr(self.target, "config") else "layer"
+        #: The gradient of what the subject returns: of the target's output, or 1, that of the loss.
+        self.upstream: Upstream = () if how is None else (np.ones(()),)
+        self.seen: list[Seen] = []  # one for each call
+        self._recorder: CallRecorder | None = None
+        self._plain, checked.target = checked.target, self
+
+    def forward(self, *inputs: Any, **options: Any) -> tuple[Any, Any]:
+        """What the subject runs: the target and, as a call of its own after it, the loss if there is one."""
+        assert self._recorder is not None
+        target, title = self.target, type(self.target).__name__
+        if isinstance(target, Layer):
+            y, cache = target.forward(*inputs, **options)
+        else:
+            operation = next((name for name, pair in vars(PLAIN).items() if pair is target), "")
+            run = self._plain.forward
+            y, cache = self._recorder.forward(title, target, run, *inputs, _operation=operation, **options)
+        if self.how is None:
+            return y, cache
+        if isinstance(y, tuple | list):
+            raise ConfigError(f"targets: expected a target with one output, the logits, got {len(y)} outputs")
+        pair = PLAIN.cross_entropy
+        loss, kept = self._recorder.forward(f"{title}.loss", pair, pair.forward, y, *self.how, _operation=LOSS)
+        return loss, (cache, kept)
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        """The gradients of the target's inputs; those of its parameters are added where they live."""
+        assert self._recorder is not None
+        if self.how is not None:
+            cache, kept = cache
+            dy = self._recorder.pair_backward(PLAIN.cross_entropy, dy, kept)
+        if isinstance(self.target, Layer):
+            return self.target.backward(dy, cache)
+        return self._recorder.backward(self.target, self._plain.backward, dy, cache)
+
+    @property
+    def backward_order(self) -> list[Call]:
+        """The calls of operations in the order of their backward."""
+        came = (call for call in self.calls if call.operation and call.backward_time is not None)
+        return sorted(came, key=lambda call: call.backward_time or (0, 0))
 
     @property
     def residuals(self) -> list[Residual]:
@@ -89,15 +163,6 @@ class Recording:
                 uses = sum(one.name == other.name.partition(" (")[0] for other in residuals)
                 residuals.append(replace(one, name=f"{one.name} ({uses + 1})") if uses else one)
         return residuals
-
-    def value(self, replaced: Tensors = NOTHING_REPLACED) -> Any:
-        """L with some parameters or inputs replaced by float64 or complex128 arrays."""
-        with in_float64(self.target, self.checked):
-            outputs = self.checked.outputs(replaced)
-            if self.how is not None:
-                logits = self.checked.device.array(outputs[0], str(outputs[0].dtype))
-                return PLAIN.cross_entropy.forward(logits, *self.how)[0]
-            return sum(np.sum(r * y) for r, y in zip(self.upstream, outputs, strict=True))
 
     def _residual(self, call: Call) -> Residual | None:
         gradients = call.gradients
@@ -111,57 +176,87 @@ class Recording:
         name = shown_name(call if through is None else through)
         return Residual(name, call, through, host(gradients[0]), host(gradients[1]))
 
+    def value(self, replaced: Tensors = NOTHING_REPLACED, hooks: Hooks | None = None) -> Any:
+        """L with some parameters or inputs replaced by real or complex numbers; or with what hooks change."""
+        with self._apart(hooks):
+            if replaced:
+                outputs = self.checked.outputs(replaced)
+            else:
+                y, _ = self.forward(*self.checked.inputs.placed({}), **self.checked.options)
+                outputs = tuple(map(self.checked.device.host, as_tuple(y)))
+        return sum(np.sum(r * y) for r, y in zip(self.upstream, outputs, strict=True))
 
-@contextmanager
-def running(recording: Recording, hooks: Hooks, known: Sequence[Call] = ()) -> Iterator[tuple[CallRecorder, list[Any]]]:
-    """Within this context the target is ready to run and is listened to; yields the recorder, and the inputs."""
-    with (
-        in_float64(recording.target, recording.checked) as placed,
-        listening(recording.target, hooks=hooks, known=known) as recorder,
-    ):
-        yield recorder, placed
+    def gradients_at(self, replaced: Tensors, hooks: Hooks | None = None) -> tuple[HostArrays, list[Call]]:
+        """The gradients with some parameters or inputs replaced, or with what hooks change; and the calls."""
+        with self._apart(hooks) as recorder:
+            return self.checked.gradients(self.upstream, replaced), recorder.calls
 
+    def run(self, hooks: Hooks | None = None) -> HostArrays:
+        """Run the backward again, within a session; the gradients of parameters and inputs, by name."""
+        assert self._recorder is not None
+        copies: dict[int, Any] = {}
+        for call, cache in zip(self.live, self._caches, strict=True):
+            call.cache, call.backward_time = unspent(cache, copies), None
+        first, last = self.live[0].cache, self.live[-1].cache
+        for owner in self.checked.owners.values():
+            owner.grad[...] = 0
+        self._recorder.hooks = hooks or Hooks()
+        return self._pull(first if self.how is None else (first, last))
 
-def forward(recording: Recording, recorder: CallRecorder, placed: list[Any]) -> Any:
-    """The target's output. The loss, if there is one, is a call of its own after it."""
-    target, title, options = recording.target, type(recording.target).__name__, recording.checked.options
-    if isinstance(target, Layer):
-        y, _ = target.forward(*placed, **options)
-    else:
-        operation = next((name for name, pair in vars(PLAIN).items() if pair is target), "")
-        y, _ = recorder.forward(
-            title, target, recording.checked.target.forward, *placed, _operation=operation, **options
-        )
-    if recording.how is not None:
-        if isinstance(y, tuple | list):
-            raise ConfigError(f"targets: expected a target with one output, the logits, got {len(y)} outputs")
-        pair = PLAIN.cross_entropy
-        recorder.forward(f"{title}.loss", pair, pair.forward, y, *recording.how, _operation=LOSS)
-    return y
+    def _pull(self, cache: Any) -> HostArrays:
+        device, y = self.checked.device, self.calls[0 if self.how is None else -1].output
+        gradients = self.backward(like(y, [device.array(part, "float64") for part in self.upstream]), cache)
+        named = {name: np.array(device.host(parameter.grad)) for name, parameter in self.checked.parameters.items()}
+        return self.checked.inputs.named(gradients) | named
 
+    @contextmanager
+    def _running(self, hooks: Hooks, known: Sequence[Call] = ()) -> Iterator[tuple[list[Any], CallRecorder]]:
+        """Within this context the target is ready to run and is listened to; yields the inputs and the recorder."""
+        ready = in_float64(self.target, self.checked)
+        with ready as placed, listening(self.target, hooks=hooks, known=known) as recorder:
+            self._recorder = recorder
+            try:
+                yield placed, recorder
+            finally:
+                self._recorder = None
 
-def backward(recording: Recording, recorder: CallRecorder, upstream: Upstream | None) -> HostArrays:
-    """The gradients of parameters and inputs; upstream None: the recorded one."""
-    first, target, device = recorder.calls[0], recording.target, recording.checked.device
-    if recording.how is not None and upstream is None:
-        dy = recorder.pair_backward(PLAIN.cross_entropy, device.array(np.ones(()), "float64"), recorder.calls[-1].cache)
-    else:
-        dy = like(first.output, [device.array(part, "float64") for part in upstream or recording.upstream])
-    if isinstance(target, Layer):
-        gradients = target.backward(dy, first.cache)
-    else:
-        gradients = recorder.backward(target, recording.checked.target.backward, dy, first.cache)
-    return recording.checked.inputs.named(gradients) | {
-        name: np.array(device.host(parameter.grad)) for name, parameter in recording.checked.parameters.items()
-    }
+    @contextmanager
+    def _apart(self, hooks: Hooks | None) -> Iterator[CallRecorder]:
+        """Within this context the target can run, and its calls are kept apart from those of the session, if any."""
+        recorder = self._recorder
+        if recorder is None:
+            with self._running(hooks or Hooks(), self.calls) as (_, recorder):
+                yield recorder
+            return
+        before = recorder.calls, recorder.hooks
+        recorder.calls, recorder.hooks = [], hooks or Hooks()
+        try:
+            yield recorder
+        finally:
+            recorder.calls, recorder.hooks = before
 
-
-def loss_of(recording: Recording, recorder: CallRecorder, y: Any) -> Any:
-    """L after a forward that returned y: what its last call returned, or Σ dy·y."""
-    host = recording.checked.device.host
-    if recording.how is not None:
-        return host(recorder.calls[-1].output)
-    return sum(np.sum(r * host(part)) for r, part in zip(recording.upstream, as_tuple(y), strict=True))
+    @contextmanager
+    def opened(self, lines: bool, upstream: Any, seed: int) -> Iterator[None]:
+        """Record; within this context the target can run again."""
+        target = self.target
+        kinds = {type(layer) for layer in (target.all_layers() if isinstance(target, Layer) else [target])}
+        methods = [vars(kind)[way] for kind in kinds for way in ("forward", "backward") if way in vars(kind)]
+        functions = target if isinstance(target, tuple) else methods  # a user's, whose lines are shown
+        with self._running(Hooks()) as (placed, recorder):
+            with tracing_lines(functions) if lines else nullcontext(LineTracer(())) as tracer:
+                recorder.hooks = _Noting(self, tracer)
+                self.calls = recorder.calls
+                y, cache = self.forward(*placed, **self.checked.options)
+                if self.how is None:
+                    self.upstream = _upstream(y, upstream, seed, self.checked.device)
+                copies: dict[int, Any] = {}
+                self._caches = [unspent(call.cache, copies) for call in self.calls]
+                self.gradients = self._pull(cache)
+                host = self.checked.device.host
+                self.loss = float(sum(np.sum(r * host(x)) for r, x in zip(self.upstream, as_tuple(y), strict=True)))
+            recorder.known, recorder.hooks = self.calls, Hooks()
+            self.live = recorder.calls = list(map(copy.copy, self.calls))
+            yield
 
 
 def record(
@@ -194,26 +289,30 @@ def record(
     if row is not None:
         target = getattr(PLAIN, row.name)
         inputs = inputs or op_sample(row.name).inputs
-    checked = Subject(target, inputs, options, None, names, moved=False)
-    kind = "operation" if checked.is_pair else "model" if hasattr(target, "config") else "layer"
+    recording = _prepared(Setting("", target, inputs, options, targets), ignore_index, label_smoothing, names)
+    with recording.opened(lines, upstream, seed):
+        return recording
+
+
+@contextmanager
+def session(setting: Setting, lines: bool = False) -> Iterator[Recording]:
+    """Within this context a recording of a setting can be asked; its target is then as before.
+
+    lines: keep the values after each source line, for a page.
+    """
+    recording = _prepared(setting, None if setting.targets is None else setting.pad_id)
+    with recording.opened(lines, None, 0):
+        yield recording
+
+
+def _prepared(
+    setting: Setting, ignore_index: int | None, smoothing: float = 0.0, names: Sequence[str] | None = None
+) -> Recording:
+    checked = Subject(setting.target, setting.inputs, setting.options, None, names, moved=False)
     how = None
-    if targets is not None:
-        how = Loss(place(np.asarray(targets), checked.device), ignore_index, label_smoothing)
-    recording = Recording(target, kind, checked, how)
-    kinds = {type(layer) for layer in (target.all_layers() if isinstance(target, Layer) else [target])}
-    methods = [vars(kind)[way] for kind in kinds for way in ("forward", "backward") if way in vars(kind)]
-    functions = target if isinstance(target, tuple) else methods  # a user's, whose lines are shown
-    with tracing_lines(functions) if lines else nullcontext(LineTracer(())) as tracer:
-        hooks = _Noting(recording, tracer)
-        with running(recording, hooks) as (recorder, placed):
-            recording.calls = recorder.calls
-            hooks.parameters = Parameters(checked.parameters, checked.device)
-            y = forward(recording, recorder, placed)
-            if how is None:
-                recording.upstream = _upstream(y, upstream, seed, checked.device)
-            recording.gradients = backward(recording, recorder, None)
-            recording.loss = float(loss_of(recording, recorder, y))
-    return recording
+    if setting.targets is not None:
+        how = Loss(place(np.asarray(setting.targets), checked.device), ignore_index, smoothing)
+    return Recording(setting, checked, how)
 
 
 def _upstream(y: Any, upstream: Any, seed: int, device: Device) -> tuple[HostArray, ...]:
@@ -233,19 +332,19 @@ class _Noting(Hooks):
     """Keeps copies, since arrays may be changed later, and gives each call its lines and its share of the gradients."""
 
     def __init__(self, recording: Recording, tracer: LineTracer) -> None:
-        self.recording, self.tracer = recording, tracer
-        self.parameters = Parameters({}, recording.checked.device)
+        self.seen, self.tracer = recording.seen, tracer
+        self.parameters = Parameters(recording.checked.parameters, recording.checked.device)
         self._running: list[Call | None] = []  # backwards that are running
         self._gradients: list[HostArray] | None = None  # of the parameters when they were looked at last
 
     def inputs(self, call: Call, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         params = {i: parts for i, x in enumerate(inputs) if is_array(x) and (parts := self.parameters.in_array(x))}
-        self.recording.seen.append(Seen(inputs=kept(inputs), params=params))
+        self.seen.append(Seen(inputs=kept(inputs), params=params))
         self.tracer.begin()
         return inputs
 
     def outputs(self, call: Call, output: Any) -> Any:
-        seen = self.recording.seen[call.number]
+        seen = self.seen[call.number]
         seen.forward = next(iter(self.tracer.end()), None)
         seen.output, seen.cache = kept(output), kept(call.cache)
         return output
@@ -254,14 +353,14 @@ class _Noting(Hooks):
         self._note_direct()
         self._running.append(call)
         if call is not None:
-            self.recording.seen[call.number].upstream = kept(dy)
+            self.seen[call.number].upstream = kept(dy)
         self.tracer.begin()
         return dy
 
     def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Sequence[Any]) -> Any:
         frame = next(iter(self.tracer.end()), None)
         if call is not None:
-            seen = self.recording.seen[call.number]
+            seen = self.seen[call.number]
             seen.backward, seen.gradients = frame, kept(gradients)
             apart = [self.parameters.split(x, dx) for x, dx in zip(call.into, call.added, strict=True) if x is not None]
             if apart and all(apart):  # else what has changed says it
@@ -276,7 +375,7 @@ class _Noting(Hooks):
         """What was added to parameters since the last look belongs to the innermost known call that is running."""
         running = next((call for call in reversed(self._running) if call is not None), None)
         if self._gradients is not None and running is not None:
-            _add(self.recording.seen[running.number].added, self.parameters.changes(self._gradients))
+            _add(self.seen[running.number].added, self.parameters.changes(self._gradients))
         self._gradients = self.parameters.gradients()
 
 
@@ -299,3 +398,25 @@ def kept(x: Any) -> Any:
         changed = {f.name: kept(getattr(x, f.name)) for f in fields(x) if f.init and is_array(getattr(x, f.name))}
         return replace(x, **changed) if changed else x
     return x
+
+
+def unspent(cache: Any, copies: dict[int, Any]) -> Any:
+    """A cache with copies of the containers that a backward empties; arrays and the caches of pairs stay the same."""
+    if id(cache) not in copies:
+        copies[id(cache)] = _unspent(cache, copies)
+    return copies[id(cache)]
+
+
+def _unspent(cache: Any, copies: dict[int, Any]) -> Any:
+    if isinstance(cache, CacheStack):
+        stack = CacheStack.__new__(type(cache))
+        vars(stack).update(vars(cache) | {"_entries": [unspent(entry, copies) for entry in cache]})
+        return stack
+    if isinstance(cache, tuple):
+        parts = [unspent(part, copies) for part in cache]
+        if all(one is other for one, other in zip(parts, cache, strict=True)):
+            return cache
+        return type(cache)(*parts) if hasattr(cache, "_fields") else tuple(parts)
+    if isinstance(cache, list):
+        return [unspent(part, copies) for part in cache]
+    return {key: unspent(part, copies) for key, part in cache.items()} if isinstance(cache, dict) else cache

@@ -14,9 +14,18 @@ from npformer.check.measures import max_abs
 from npformer.errors import ConfigError, DataError
 from npformer.io.notebook import Displayed
 from npformer.io.printable import visible
-from npformer.see.record.document import document_of
+from npformer.see.record.document import (
+    FORMAT,
+    VERSION,
+    Arrays,
+    CallOf,
+    Document,
+    Named,
+    decoded,
+    document_of,
+    encoded,
+)
 from npformer.see.record.recording import Recording, record
-from npformer.see.record.schema import FORMAT, VERSION, Arrays, CallOf, Document, Named, decoded, encoded
 from npformer.typing import HostArrays
 
 #: The most bytes of distinct arrays in a trace, unless ``limit`` says another number.

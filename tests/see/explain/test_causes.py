@@ -8,7 +8,7 @@ from npformer.see.explain.causes import causes
 from npformer.see.explain.change import change_of
 from npformer.see.explain.change_text import change_lines
 from npformer.see.explain.made import made
-from npformer.see.record.showcase import PIECES
+from npformer.see.record.models import PIECES
 from tests.see.explain.test_change import training
 
 

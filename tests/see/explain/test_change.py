@@ -10,7 +10,7 @@ from npformer.errors import DivergedError
 from npformer.see.explain import change as change_module
 from npformer.see.explain.change import POINTS, REMAINDER, change_of
 from npformer.see.explain.made import made
-from npformer.see.record.showcase import showcase_model
+from npformer.see.record.models import showcase_model
 
 OPTIONS = [
     {},

@@ -9,9 +9,9 @@ from npformer.check.cases.random_cases import random_model_case
 from npformer.check.inputs import as_tuple
 from npformer.check.report import RIGHT
 from npformer.see.explain.explanation import explanation
-from npformer.see.explain.models import NAMES, case_setting, model_setting
-from npformer.see.explain.place import find, names_of_calls
-from npformer.see.explain.session import session
+from npformer.see.explain.number import find, names_of_calls
+from npformer.see.record.models import NAMES, case_setting, model_setting
+from npformer.see.record.recording import session
 
 SEED = 3
 #: Relative to the largest term: a sum that is further from the number is wrong.

@@ -10,7 +10,7 @@ from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS
 from npformer.layers import Layer
 from npformer.see.explain import Setting, explanation, lines, session, to_dict
-from npformer.see.explain.models import NAMES, model_setting
+from npformer.see.record.models import NAMES, model_setting
 from tests.check.functions import normal
 from tests.check.own_code import Scaled
 

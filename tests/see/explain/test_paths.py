@@ -7,16 +7,16 @@ from npformer.check.cases.case import shaken
 from npformer.layers import EncoderLayer, Layer
 from npformer.see.explain import Setting, session
 from npformer.see.explain import paths as module
-from npformer.see.explain.models import model_setting
-from npformer.see.explain.paths import PAST, THROUGH, _Gates, paths
-from npformer.see.explain.place import find
+from npformer.see.explain.number import find
+from npformer.see.explain.paths import PAST, THROUGH, Gates, paths
+from npformer.see.record.models import model_setting
 from tests.check.functions import normal
 
 
 def paths_to(opened, at):
     """The number at a place, and the ways to it."""
     place = find(opened, at)
-    value = place.gradient(opened, opened.run())
+    value = place.gradient(opened)
     return value, paths(opened, place, value)
 
 
@@ -32,7 +32,7 @@ def test_the_ways_are_those_of_closed_branches(request, fixture, at):
     for _ in range(6):
         choices = {n: int(rng.integers(2)) for n in range(len(paths.sums))}
         gates = {paths.sums[n].call.number: ((1.0, 0.0), (0.0, 1.0))[branch] for n, branch in choices.items()}
-        left = place.gradient(opened, opened.run(_Gates(gates)))
+        left = place.gradient(opened, Gates(gates))
         value = sum(way.value for way in paths.ways if all(choices[n] == branch for n, branch in way.choices))
         assert left == pytest.approx(value, rel=1e-9, abs=1e-15)
 

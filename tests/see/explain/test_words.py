@@ -7,9 +7,9 @@ import pytest
 
 from npformer.check.cases.catalogue import catalogue
 from npformer.see.explain import explanation, session
-from npformer.see.explain.models import case_setting, model_setting
-from npformer.see.explain.place import find, names_of_calls
+from npformer.see.explain.number import find, names_of_calls
 from npformer.see.explain.words import ALONE, GRADIENT, PADDED, axis_words, quoted, what
+from npformer.see.record.models import case_setting, model_setting
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from npformer.run.options import complete
 from npformer.run.predictions import Piece, Predicted
 from npformer.run.summary import RunSummary
 from npformer.see.page.bugs import bug_traces
-from npformer.see.record.showcase import showcase
+from npformer.see.record.models import showcase
 from npformer.training import Evaluation
 
 

@@ -10,7 +10,7 @@ from npformer.errors import ConfigError
 from npformer.lab.museum.bugs import bug
 from npformer.see.page.bugs import MOST, bug_traces, with_bug
 from npformer.see.page.document import Pack
-from npformer.see.record.showcase import showcase
+from npformer.see.record.models import showcase
 
 #: The first ten whose code the showcase runs: the call that differs first, and in which of its two passes.
 FIRST = {

@@ -5,7 +5,7 @@ import pytest
 
 import npformer as npf
 from npformer.see.page.flows import Flows
-from npformer.see.record.showcase import showcase
+from npformer.see.record.models import showcase
 
 
 def named(trace, number):

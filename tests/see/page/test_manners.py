@@ -5,7 +5,7 @@ import pytest
 
 from npformer.see.page import trace_page
 from npformer.see.record import Trace
-from npformer.see.record.showcase import PIECES
+from npformer.see.record.models import PIECES
 from tests.chromium import NARROW, READY
 from tests.see.page.test_web import STEP, choose, go, mark, text
 

@@ -8,7 +8,7 @@ import pytest
 import npformer as npf
 from npformer.functional import cross_entropy_forward
 from npformer.see.page import write_trace_page
-from npformer.see.record.showcase import PIECES, showcase_model
+from npformer.see.record.models import PIECES, showcase_model
 from tests.chromium import NARROW
 from tests.see.page.test_manners import BOX
 from tests.see.page.test_web import STEP, text

@@ -8,12 +8,11 @@ import pytest
 
 import npformer as npf
 from npformer.see.explain import Setting, session
-from npformer.see.explain.models import model_setting
-from npformer.see.explain.place import find
+from npformer.see.explain.number import find
 from npformer.see.page import write_trace_page
 from npformer.see.page.bugs import bug_traces
 from npformer.see.page.trace_writer import opening
-from npformer.see.record.showcase import showcase
+from npformer.see.record.models import model_setting, showcase
 from tests.check.own_code import Scaled
 from tests.chromium import NARROW, READY, WIDE
 
@@ -187,7 +186,7 @@ def test_a_page_opens_at_the_number_that_is_asked(browser, tmp_path, monkeypatch
 def test_of_too_many_factors_the_number_that_was_asked_has_its_terms_and_witnesses(browser, tmp_path, monkeypatch):
     monkeypatch.setattr("npformer.see.page.trace_writer.MOST_TERMS", 50)
     monkeypatch.setattr("npformer.see.page.sums.MOST_TERMS", 50)
-    monkeypatch.setattr("npformer.see.explain.sums.MOST_FACTORS", 5)
+    monkeypatch.setattr("npformer.see.explain.products.MOST_FACTORS", 5)
     layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy", kernels="plain"))
     trace = npf.trace(layer, np.random.default_rng(0).normal(size=(1, 3, 4)))
     show(browser, tmp_path, trace, opens={"call": 8, "what": "gradients", "name": "dw1", "flat": 1})

@@ -12,7 +12,7 @@ from npformer.errors import ConfigError
 from npformer.layers import CacheStack, EncoderLayer, FeedForward, Layer, LayerNorm
 from npformer.layers.linear import Linear
 from npformer.see.record.bisect import bisect
-from npformer.see.record.listening import listening
+from npformer.see.record.calls import listening
 from tests.check.own_code import spoil
 from tests.check.small_models import SRC, TGT, NoSkip, X
 from tests.check.small_models import model as small_model

@@ -1,13 +1,16 @@
-"""What a recording can be asked: its residual sums, and L elsewhere; and that it keeps arrays as they were."""
+"""What a recording can be asked: its residual sums, L elsewhere, backward again; it keeps arrays as they were."""
 
 import numpy as np
 import pytest
 
 from npformer.check import gradcheck
+from npformer.check.inputs import as_tuple
 from npformer.check.oracles import COMPLEX_H
 from npformer.layers import Layer
+from npformer.see.explain.paths import Gates
+from npformer.see.record.calls import Hooks, Moving
+from npformer.see.record.models import showcase_model
 from npformer.see.record.recording import record
-from npformer.see.record.showcase import showcase_model
 from tests.see.explain.test_paths import SharedLayer
 
 ORDERS = ("post", "pre")
@@ -87,3 +90,52 @@ def test_arrays_are_kept_as_they_were_when_they_were_passed(numpy64):
     root, relu = recording.seen
     assert (root.upstream.tolist(), root.gradients.tolist()) == ([[1, 1, 1]], [[2, 2, 0]])
     assert relu.gradients.tolist() == [[1, 1, 0]]
+
+
+@pytest.mark.parametrize("fixture", ["opened", "pre"])
+def test_the_same_again(request, fixture):
+    opened = request.getfixturevalue(fixture)
+    again = opened.run()
+    assert again.keys() == opened.gradients.keys()
+    assert all(np.array_equal(again[name], g) for name, g in opened.gradients.items())
+    upstreams = [
+        (call.upstream, opened.seen[call.number].upstream) for call in opened.live if call.upstream is not None
+    ]
+    assert len(upstreams) > 30
+    for now, recorded in upstreams:
+        assert all(np.array_equal(one, other) for one, other in zip(as_tuple(now), as_tuple(recorded), strict=True))
+
+
+def test_l_with_a_calls_output_moved_has_its_upstream_gradient_as_its_slope(opened):
+    rng = np.random.default_rng(0)
+    for call in opened.calls[:-1]:
+        upstream = opened.seen[call.number].upstream
+        direction = rng.normal(size=upstream.shape)
+        slope = opened.value({}, Moving(call.number, 0, 1j * COMPLEX_H * direction)).imag / COMPLEX_H
+        assert abs(slope - np.sum(upstream * direction)) <= 1e-13 * np.sum(np.abs(upstream * direction)), call.name
+
+
+class FirstToken(Hooks):
+    """Keeps the calls of operations that it sees, and drops all gradients of the loss but the first token's."""
+
+    def __init__(self):
+        self.calls = []
+
+    def leaving(self, call, dy, gradients, into):
+        self.calls.append(call)
+        if call is not None and call.operation == "cross_entropy":
+            kept = np.zeros_like(gradients)
+            kept[0, 0] = gradients[0, 0]
+            return kept
+        return gradients
+
+
+def test_a_watch_sees_the_recorded_calls_and_may_change_what_they_hand_on(opened):
+    hooks = FirstToken()
+    again = opened.run(hooks)
+    assert [call for call in hooks.calls if call.operation] == opened.backward_order
+    dlogits = np.zeros_like(opened.seen[0].upstream)
+    dlogits[0, 0] = opened.seen[0].upstream[0, 0]
+    expected = opened.run(Gates({}, {0: dlogits}))
+    assert all(np.array_equal(again[name], g) for name, g in expected.items())
+    assert not np.array_equal(again["generator.bias"], opened.gradients["generator.bias"])

@@ -17,7 +17,7 @@ from npformer.errors import ConfigError, DataError, ShapeError
 from npformer.functional.layer_norm import LAYER_NORM
 from npformer.layers import BatchNorm, Context, EncoderLayer, Layer
 from npformer.layers.linear import Linear
-from npformer.see.record.showcase import showcase, showcase_model
+from npformer.see.record.models import showcase, showcase_model
 from npformer.see.record.trace import Trace, trace
 from tests.check.functions import normal
 from tests.check.own_code import Gate, Passing, Scaled
@@ -185,7 +185,7 @@ def test_the_columns_of_a_block_are_three_parameters():
     call = called(record, "encoder.layers.0.self_attention.linear")
     names = [f"encoder.layers.0.self_attention.{name}.weight" for name in ("query", "key", "value")]
     assert [(one["parameter"], one["columns"]) for one in call["params"]["weight"]] == [
-        (name, [4 * i, 4 * i + 4]) for i, name in enumerate(names)
+        (name, (4 * i, 4 * i + 4)) for i, name in enumerate(names)
     ]
     (whole,) = [one["value"] for one in call["gradients"] if one["of"] == "weight"]
     cut = {one["parameter"]: record.arrays[one["array"]] for one in call["added"]}

@@ -6,7 +6,7 @@ import pytest
 
 from npformer.see.explain import lines
 from npformer.see.explain.explanation import Group, Product, Share, Sums
-from npformer.see.explain.paths import PAST, THROUGH, Paths, ResidualPath, Sum
+from npformer.see.explain.paths import PAST, THROUGH, Paths, ResidualPath, ResidualSum
 from npformer.see.explain.text import number, share
 
 
@@ -61,7 +61,7 @@ def test_the_strongest_ways_are_shown_and_the_rest_is_summed(explained):
         ResidualPath(((0, THROUGH if n % 2 else PAST),), value) for n, value in enumerate((8.0, -4.0, 3.0, 2.0, -1.5))
     )
     value = replace(explained, value=explained.value._replace(analytic=7.5)).value
-    text = told(explained, value=value, paths=Paths((Sum(call, "decoder", 4.0, 3.5, 0.0),), ways, 0.0, True))
+    text = told(explained, value=value, paths=Paths((ResidualSum(call, "decoder", 4.0, 3.5, 0.0),), ways, 0.0, True))
     assert "5 ways in all, the strongest first:" in text
     assert "+3.000e+00 (40 %)  past decoder\n" in text
     assert "+5.000e-01 (7 %)  2 more\n" in text
@@ -79,7 +79,7 @@ def test_numbers_and_shares():
 )
 def test_parts_that_cancel_have_no_shares(explained, through, past, words):
     value = replace(explained, value=explained.value._replace(analytic=7.5)).value
-    sums = (Sum(explained.terms.groups[0].call, "decoder", through, past, 0.0),)
+    sums = (ResidualSum(explained.terms.groups[0].call, "decoder", through, past, 0.0),)
     ways = tuple(ResidualPath(((0, way),), part) for way, part in ((THROUGH, through), (PAST, past)))
     text = told(explained, value=value, paths=Paths(sums, ways, 0.0, True))
     assert words in text

@@ -3,7 +3,7 @@
 import pytest
 
 from npformer.see.explain import explanation, session
-from npformer.see.explain.models import model_setting
+from npformer.see.record.models import model_setting
 
 
 @pytest.fixture(scope="module")

@@ -1,25 +1,31 @@
 """Records every call of a layer or an operation, forward and backward.
 
 One listener serves ``bisect``, which checks the calls, and ``trace``, which shows them. It replaces the methods of the
-layers and the pairs of their backends for a while, and changes no number, unless a ``Watch`` says so.
+layers and the pairs of their backends for a while, and changes no number, unless its ``Hooks`` say so.
+
+Which parameters an array of a call is made of is found by its place in memory: a layer hands the data of its parameters
+to operations, and their gradients for backward to add to, whole, transposed (a tied table), or as a block of columns
+(W_q, W_k and W_v in one product). Each is a view of a parameter's memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from npformer.backend import Ops, Pair
+import numpy as np
+
+from npformer.backend import Device, Ops, Pair
 from npformer.backend.ops import add_into
-from npformer.check.in_float64 import attributes
+from npformer.check.in_float64 import attributes, plain_row
 from npformer.check.inputs import as_tuple, like, parameter_names
 from npformer.functional.arrays import namespace
 from npformer.layers import Layer
 from npformer.layers.residual import joins
-from npformer.typing import HostArray
+from npformer.typing import HostArray, HostArrays
 
 
 @dataclass(eq=False)
@@ -206,3 +212,118 @@ def inputs_of(call: Call) -> list[str]:
 def shown_name(call: Call) -> str:
     """The name of a call within its target: "" for the target itself."""
     return call.name.partition(".")[2]
+
+
+def gradient_names(pair: Any, count: int) -> list[str]:
+    """The inputs to which count gradients belong: the first of forward's arguments, token ids apart."""
+    row = plain_row(pair)
+    if row is None:
+        return parameter_names(pair[0], count)
+    return [name for name in row.inputs if name != row.ids][:count]
+
+
+class ParameterPart(NamedTuple):
+    """A parameter in an array."""
+
+    parameter: str  # its dotted name
+    columns: tuple[int, int] | None  # the columns of the array that are this parameter; None: all
+    transposed: bool
+
+    def entry(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        """Where an entry of the parameter is in the array."""
+        if self.transposed:
+            return tuple(reversed(index))
+        return index if self.columns is None else (*index[:-1], index[-1] + self.columns[0])
+
+
+class _Memory(NamedTuple):
+    """The memory of a parameter, or of several that are columns of one block."""
+
+    data: Any
+    grad: Any
+    numbers: HostArray  # the number of each entry, in the order in which the entries lie in memory
+    views: HostArrays  # dotted name -> the numbers of its entries, in its shape
+
+
+class Parameters:
+    """The parameters of a layer, as their data and gradients are in memory now."""
+
+    def __init__(self, named: Mapping[str, Any], device: Device) -> None:
+        self._host = device.host
+        groups: dict[int, tuple[Any, dict[str, HostArray]]] = {}
+        self._memories = []
+        for name, parameter in named.items():
+            owner = getattr(parameter, "owner", parameter)
+            if id(owner) not in groups:
+                data = self._host(owner.data)
+                numbers = np.empty_like(data, dtype=np.int64)
+                numbers[...] = np.arange(data.size).reshape(data.shape)
+                groups[id(owner)] = numbers, {}
+                self._memories.append(_Memory(owner.data, owner.grad, numbers.ravel(order="K"), groups[id(owner)][1]))
+            numbers, views = groups[id(owner)]
+            views[name] = getattr(parameter, "_view", lambda x: x)(numbers)
+
+    def in_array(self, x: Any) -> list[ParameterPart]:
+        """The parameters that x, an input of an operation, is made of; [] if it is no parameter."""
+        for memory in self._memories:
+            places = _places(x, memory.data, memory.numbers)
+            if places is not None:
+                return [part for name, entries in memory.views.items() if (part := _part(name, places, entries))]
+        return []
+
+    def split(self, total: Any, added: Any) -> HostArrays:
+        """What was added to each parameter, by name and in its shape, if added was added to total."""
+        for memory in self._memories:
+            places = _places(total, memory.grad, memory.numbers)
+            if places is not None:
+                whole = np.zeros(memory.numbers.size)
+                whole[places] = self._host(added)
+                views = memory.views.items()
+                return {name: whole[entries] for name, entries in views if np.isin(entries, places).any()}
+        return {}
+
+    def gradients(self) -> list[HostArray]:
+        """Copies of the gradients of all memories, for ``changes``."""
+        return [np.array(self._host(memory.grad)) for memory in self._memories]
+
+    def changes(self, before: list[HostArray]) -> HostArrays:
+        """What was added to each parameter since then; those that nothing was added to are left out."""
+        changed: HostArrays = {}
+        for memory, old in zip(self._memories, before, strict=True):
+            change = np.asarray(self._host(memory.grad) - old).reshape(-1)
+            if change.any():
+                changed |= {name: change[entries] for name, entries in memory.views.items() if change[entries].any()}
+        return changed
+
+
+def _places(x: Any, base: Any, numbers: HostArray) -> HostArray | None:
+    """The numbers of x's entries within base, in x's shape; None if x does not lie in base's memory."""
+    if type(x) is not type(base) or x.dtype != base.dtype or x.size == 0 or _address(base) < 0:
+        return None
+    offset = _address(x) - _address(base)
+    if not 0 <= offset < base.nbytes:
+        return None
+    wide = numbers.itemsize
+    strides = tuple(stride // x.itemsize * wide for stride in x.strides)
+    try:
+        return np.ndarray(x.shape, np.int64, numbers, offset // x.itemsize * wide, strides)
+    except ValueError:  # it reaches beyond
+        return None
+
+
+def _address(x: Any) -> int:
+    """The address of the first entry; that of no array if the library does not tell."""
+    if isinstance(x, np.ndarray):
+        return int(x.__array_interface__["data"][0])
+    return int(getattr(getattr(x, "data", None), "ptr", -1))
+
+
+def _part(name: str, places: HostArray, entries: HostArray) -> ParameterPart | None:
+    inside = np.isin(places, entries)
+    if not inside.any():
+        return None
+    if inside.all():
+        turned = places.ndim == 2 and not np.array_equal(places, entries) and np.array_equal(places, entries.T)
+        return ParameterPart(name, None, turned)
+    columns = np.flatnonzero(inside.any(axis=tuple(range(inside.ndim - 1))))
+    return ParameterPart(name, (int(columns[0]), int(columns[-1]) + 1), False)

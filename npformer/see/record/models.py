@@ -1,13 +1,14 @@
 """Small models to trace and explain: a Transformer with each of its options, an encoder for each head, a decoder.
 
-The catalogue's layers and models can be asked for, too, by a part of their name that only one of them has.
+The first, the showcase, is the smallest Transformer with everything in it, on a batch with padding: the model of the
+pages. The catalogue's layers and models can be asked for, too, by a part of their name that only one of them has.
 """
 
 from __future__ import annotations
 
 import os
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,12 +17,56 @@ from npformer.check.cases.case import KEY, Case, shaken
 from npformer.check.cases.catalogue import catalogue
 from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS
-from npformer.layers import Layer
-from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
+from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.models.config import ModelConfig
-from npformer.see.explain.session import Setting
-from npformer.see.record.showcase import PIECES, WORDS, ids_of, showcase_model
+from npformer.see.record.recording import Setting
+from npformer.see.record.trace import Trace, trace
 from npformer.typing import HostArray
+
+#: The tokens by id.
+PIECES = ("[PAD]", "[BOS]", "[EOS]", "b", "o", "t", "a", "d")
+#: What the model reads and is to write, backward: the second word is shorter, so that its row is padded.
+WORDS = ("bot", "to")
+
+
+class Showcase(NamedTuple):
+    """The model, its inputs and targets, and the labels of their positions."""
+
+    model: Transformer
+    inputs: tuple[HostArray, HostArray]  # src (B, S) and tgt_in (B, T)
+    targets: HostArray  # tgt_out (B, T)
+    tokens: dict[str, list[list[str]]]
+
+
+def showcase_model(**changes: Any) -> Showcase:
+    """Vocabulary 8, d = 4, 2 heads, one encoder layer and one decoder layer; S = T = 4, a batch of 2.
+
+    changes: of the configuration (``norm_order="pre"``, ``tie_embeddings=True``, …).
+    """
+    size = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    config = TransformerConfig(len(PIECES), len(PIECES), **({"dropout": 0.0, "max_seq_len": 4} | size | changes))
+    model = Transformer(config, backend=_plain(), seed=0)
+    shaken(model)
+    src = ids_of([[*word, "[EOS]"] for word in WORDS])
+    tgt_in = ids_of([["[BOS]", *reversed(word)] for word in WORDS])
+    tgt_out = ids_of([[*reversed(word), "[EOS]"] for word in WORDS])
+    labels = {"source": src, "target_in": tgt_in, "target_out": tgt_out}
+    tokens = {name: [[PIECES[i] for i in row] for row in ids.tolist()] for name, ids in labels.items()}
+    return Showcase(model, (src, tgt_in), tgt_out, tokens)
+
+
+def showcase(*, lines: bool = True, **changes: Any) -> Trace:
+    """The trace of the showcase's model; lines as in ``npf.trace``, changes as in ``showcase_model``."""
+    model, inputs, targets, tokens = showcase_model(**changes)
+    named = tokens | {"pieces": [list(PIECES)]}
+    return trace(model, *inputs, targets=targets, tokens=named, name="transformer", lines=lines)
+
+
+def ids_of(rows: list[list[str]]) -> HostArray:
+    """The token ids (B, T) of these rows, padded."""
+    width = max(map(len, rows))
+    return np.array([[PIECES.index(piece) for piece in [*row, *["[PAD]"] * (width - len(row))]] for row in rows])
+
 
 #: The showcase with other options.
 TRANSFORMERS: dict[str, dict[str, Any]] = {
@@ -55,6 +100,10 @@ _ONE: dict[str, tuple[type[ModelConfig], dict[str, Any]]] = {
 NAMES = (*TRANSFORMERS, *_ONE)
 
 
+def _plain() -> Any:
+    return get_backend("numpy", dtype="float64", kernels="plain")
+
+
 def model_setting(name: str) -> Setting:
     """The small model, layer or case of the catalogue with this name. Raises ConfigError, with the nearest names."""
     name = name.lower() if name.lower() in NAMES else name
@@ -84,7 +133,7 @@ def model_setting(name: str) -> Setting:
 
 def case_setting(case: Case) -> Setting:
     """A layer or a model of the catalogue; the loss of a layer is Σ r·y."""
-    target = case.build(get_backend("numpy", dtype="float64", kernels="plain"))
+    target = case.build(_plain())
     config = getattr(target, "config", None)
     if not isinstance(config, ModelConfig):
         return Setting(case.name, target, case.inputs, case.options)
@@ -110,7 +159,7 @@ def some_targets(config: ModelConfig, tokens: HostArray) -> HostArray:
 def _one_sequence(name: str, kind: type[ModelConfig], changes: dict[str, Any]) -> Setting:
     config: Any = kind(vocab_size=len(PIECES), **(_SIZE | changes))  # type: ignore[call-arg]
     make: Any = Decoder if isinstance(config, DecoderConfig) else Encoder
-    model: Layer = shaken(make(config, backend=get_backend("numpy", dtype="float64", kernels="plain")))
+    model = shaken(make(config, backend=_plain()))
     tokens = ids_of([["[BOS]", *word] for word in WORDS])
     targets = some_targets(config, tokens)
     return Setting(

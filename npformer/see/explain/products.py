@@ -4,21 +4,44 @@
     dweight[3,5]  =  Σ  x[b,t,3]·dy[b,t,5]
 
 Sums and products are taken apart; any other expression is one factor. Of a function of a sum, such as 1/√(sum), the sum
-is taken apart. What a name, a move or a call stands for is found by ``origins``.
+is taken apart. What a name, a move or a call stands for is found by ``entries``.
+
+``expand`` reads one entry, or many that are made in one way. ``sums_in`` reads all entries of every array that the
+lines of a call made, for a page: entries that are made in several ways, such as those that dropout kept and those that
+it dropped, are read apart.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.see.explain.origins import choice, depends, settled, shown_as, upstream_part
-from npformer.see.explain.spots import OF_ONE, CannotExpand, Index, Mixed, Spot, called, function_of, within
+from npformer.check.inputs import as_tuple
+from npformer.see.explain.entries import (
+    OF_ONE,
+    CannotExpand,
+    Index,
+    Mixed,
+    PairRun,
+    Spot,
+    called,
+    choice,
+    depends,
+    function_of,
+    returned,
+    settled,
+    shown_as,
+    upstream_part,
+    within,
+)
+from npformer.see.record.lines import Frame
+from npformer.typing import HostArray
 
 NOTHING = {"zeros_like", "zeros"}
 #: What stands for the sum in the code around it.
@@ -33,7 +56,7 @@ class Factor(NamedTuple):
     spot: Spot | None
     at: Index = ()
     shape: Index = ()  # of its array
-    label: str = ""  # its text without the index
+    label: str = ""  # its text without the index, by which products of one form are known
     array: Any = None  # the array of which it is an entry
     is_below: bool = False  # it divides
 
@@ -58,7 +81,7 @@ class Term(NamedTuple):
         return ("−" if self.sign < 0 else "") + "·".join(factor.text for factor in self.factors)
 
 
-class Line(NamedTuple):
+class CodeLine(NamedTuple):
     """The line of code that computes a number."""
 
     file: str
@@ -73,9 +96,9 @@ class Expansion(NamedTuple):
     around: the code in which the sum stands, as "1 / sqrt(sum)", if the entry is a function of it; total: the sum.
     """
 
-    line: Line
+    line: CodeLine
     terms: tuple[Term, ...]
-    spot: Spot
+    spot: Spot | None  # None: it was not read from a line
     outside: int | None = None
     around: str = ""
     total: Any = None
@@ -87,7 +110,7 @@ def expand(spot: Spot) -> Expansion:
         spot = settled(spot)
         step = spot.frame.steps[spot.step]
         code = "" if step.node is None else ast.unparse(step.node).partition("\n")[0]
-        line = Line(spot.frame.function.path.removeprefix("npformer/"), step.line, code)
+        line = CodeLine(spot.frame.function.path.removeprefix("npformer/"), step.line, code)
         outside = upstream_part(spot)
         around, inner = ("", spot) if outside is not None else _inside(spot)
         terms = (Term(1.0, (_factor(spot),)),) if outside is not None else tuple(_terms(inner))
@@ -192,3 +215,86 @@ def _factor(spot: Spot) -> Factor:
     shape = np.shape(shown.array())
     from_dy = shown if depends(shown) else None
     return Factor(shown.text, shown.value(), from_dy, shown.index, shape, shown.label, shown.array())
+
+
+#: An array of one way of a call is told up to so many factors.
+MOST_FACTORS = 20_000
+
+
+def made_in(run: PairRun, frame: Frame, number: int) -> Iterator[tuple[str, Spot, Any]]:
+    """(name, expression, value) of all that a statement made: names; what it returned, and the fields of a cache in it.
+
+    The first returned value is called "return", others have no name.
+    """
+    is_last = number + 1 == len(frame.steps)
+    if not is_last:
+        for name, x in frame.steps[number].values.items():
+            yield name, Spot(run, frame, number + 1, ast.Name(name, ast.Load()), ()), x
+    for part, x in enumerate(as_tuple(frame.returned)) if is_last else ():
+        try:
+            spot = returned(run, frame, part, ())
+        except CannotExpand:
+            return
+        if isinstance(spot.node, ast.Tuple) and spot.part is not None:
+            spot = spot.of(spot.node.elts[spot.part], ())
+        yield "" if part else "return", spot, x
+        if hasattr(x, "_fields") and isinstance(spot.node, ast.Call):
+            fields = zip(x._fields, spot.node.args, x, strict=False)
+            yield from ((name, spot.of(node, ()), inner) for name, node, inner in fields)
+
+
+class EntrySum(NamedTuple):
+    """How some entries of an array, by their flat indices, were made: their expansion stands for all of them."""
+
+    array: HostArray
+    entries: HostArray
+    expansion: Expansion
+
+
+def sums_in(frame: Frame, *, entry: tuple[HostArray, int] | None = None) -> Iterator[EntrySum]:
+    """The sums of every float array that a frame's lines made, those of the functions that they called included.
+
+    entry: an array and the flat index of the one entry that is told, however many factors it has; None: all entries of
+    every array with at most MOST_FACTORS.
+    """
+    seen: set[tuple[Index, bytes]] = set()
+    for spot, array in _arrays(PairRun(frame), frame):
+        key = (array.shape, array.tobytes())
+        if key not in seen and (entry is None or np.array_equal(array, entry[0])):
+            seen.add(key)
+            entries = np.arange(array.size) if entry is None else np.array([entry[1]])
+            yield from _sums(spot, array, entries, entry is None)
+
+
+def _arrays(run: PairRun, frame: Frame) -> Iterator[tuple[Spot, HostArray]]:
+    for number, step in enumerate(frame.steps):
+        for inner in step.inside:
+            yield from _arrays(run, inner)
+        for _, spot, x in made_in(run, frame, number):
+            if isinstance(x, np.ndarray | np.floating) and x.dtype.kind == "f":
+                yield spot, np.asarray(x)
+
+
+def _sums(spot: Spot, array: HostArray, entries: HostArray, is_limited: bool) -> Iterator[EntrySum]:
+    """The sums of these entries, in as many parts as there are ways in which they are made."""
+    try:
+        if is_limited and _factors_of_one(_at(spot, array, entries[:1])) * entries.size > MOST_FACTORS:
+            return
+        yield EntrySum(array, entries, expand(_at(spot, array, entries)))
+    except (CannotExpand, TypeError, ValueError, IndexError):  # of another form than those that are taken apart
+        return
+    except Mixed as mixed:
+        for part in (entries[mixed.is_first], entries[~mixed.is_first]):
+            yield from _sums(spot, array, part, is_limited)
+
+
+def _at(spot: Spot, array: HostArray, entries: HostArray) -> Spot:
+    return replace(spot, index=np.unravel_index(entries, array.shape) if array.ndim else ())
+
+
+def _factors_of_one(spot: Spot) -> int:
+    """How many factors an entry has; of a matrix product without reading them."""
+    there = settled(spot)
+    if isinstance(there.node, ast.Call) and function_of(there) == "matmul":
+        return 2 * int(np.shape(there.value_of(there.node.args[0]))[-1])
+    return sum(len(term.factors) for term in expand(there).terms)
