@@ -22,7 +22,7 @@ from npformer.data import SequenceTask
 from npformer.optim import Constant, WarmupCosine
 from npformer.see.explain.causes import causes
 from npformer.see.explain.change import change_of
-from npformer.see.explain.made import made
+from npformer.see.explain.step import replay_step
 
 #: Each kind is planted for five seeds, in a small model that reverses words. At least 35 of the 40 must be named first.
 #: Of 20 sound steps, at which nothing is planted, at most one may be accused of anything.
@@ -123,11 +123,11 @@ def planted(cause, seed):
     if cause == "warm-up":  # the second step of a fresh model is made at the full rate
         task, step = fresh(seed, schedule=Constant(HIGH))
         train(task, step, 1)
-        return change_of(made(step, task.batch(2, BATCH)))
+        return change_of(replay_step(step, task.batch(2, BATCH)))
     task, step = trained(seed)
     step = copy.deepcopy(step)
     batch = PLANT[cause](task, step, tuple(task.batch(STEPS + 1, BATCH)))
-    return change_of(made(step, batch))
+    return change_of(replay_step(step, batch))
 
 
 def sound(number):
@@ -135,7 +135,7 @@ def sound(number):
     smoothing, order = (0.0, 0.1)[number // 2 % 2], ("pre", "post")[number % 2]
     task, step = fresh(1000 + number, norm_order=order, label_smoothing=smoothing, decays=number % 3 > 0)
     train(task, step, (2, 30, 120, 300, STEPS)[number % 5])
-    return change_of(made(step, task.batch(step.step_number + 1, BATCH)))
+    return change_of(replay_step(step, task.batch(step.step_number + 1, BATCH)))
 
 
 def score(seeds, sound_runs=SOUND_RUNS):

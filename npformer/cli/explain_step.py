@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,14 @@ import numpy as np
 
 from npformer.cli.common import tell
 from npformer.errors import ConfigError
-from npformer.io import progress_bar
 from npformer.io.printable import visible
-from npformer.io.terminal import columns, counted
+from npformer.io.terminal import columns, counted, say_error
 from npformer.optim import Adam
-from npformer.see.explain.again import ready
 from npformer.see.explain.change import change_of
 from npformer.see.explain.change_text import change_document, change_lines
-from npformer.see.explain.made import Made, made
 from npformer.see.explain.number import find_parameter
 from npformer.see.explain.sizes import sizes, sizes_text
+from npformer.see.explain.step import ReplayedStep, prepare_step, replay_step
 from npformer.see.explain.text import WIDEST
 from npformer.see.explain.update import course_lines, number_lines
 from npformer.see.record.models import PIECES, showcase_model
@@ -46,7 +43,7 @@ def explain_adam(args: argparse.Namespace) -> int:
     """One number through the second update, and its course over many."""
     _expect_alone(args)
     step, batch = _showcase()
-    shown = [one for one in (made(step, batch) for _ in range(COURSE[-1])) if one.number in COURSE]
+    shown = [one for one in (replay_step(step, batch) for _ in range(COURSE[-1])) if one.number in COURSE]
     name, place = _place(shown[0], args.at or PLACE)
     course, width = [one.update.at(place) for one in shown], columns(WIDEST)
     first = ("the showcase's model, trained on its one batch", *number_lines(course[1], name, width))
@@ -57,7 +54,7 @@ def explain_adam(args: argparse.Namespace) -> int:
 def explain_step(args: argparse.Namespace) -> int:
     """The first step of the showcase's model."""
     _expect_alone(args)
-    return _explain(args, made(*_showcase()), "the showcase's model", PIECES)
+    return _explain(args, replay_step(*_showcase()), "the showcase's model", PIECES)
 
 
 def explain_sizes(args: argparse.Namespace) -> int:
@@ -78,17 +75,10 @@ def explain_step_of_run(args: argparse.Namespace) -> int:
     path = Path(args.target or "")
     if not args.target or not path.is_dir():
         raise ConfigError(f"--step: expected the folder of a run as TARGET, got {args.target or 'none'}")
-    begun = ready(path, args.step)
+    begun = prepare_step(path, args.step)
     steps = counted(begun.number - begun.begins, "step")
-    way = f"step {begun.number} is made again: {steps} from step {begun.begins}, then its change is split"
-    progress_bar.say(f"{way}, which takes about {_takes(*begun.seconds)}", sys.stderr)
-    return _explain(args, begun.make(), str(path), begun.pieces)
-
-
-def _takes(least: float, most: float) -> str:
-    """A duration as text, in whole seconds: "1 s" or "3 to 9 s"."""
-    least, most = (max(1, round(seconds)) for seconds in (least, most))
-    return f"{least} s" if least == most else f"{least} to {most} s"
+    say_error(f"step {begun.number} is made again: {steps} from step {begun.begins}, then its change is split")
+    return _explain(args, begun.replay(), str(path), begun.pieces)
 
 
 def _showcase() -> tuple[TrainStep, tuple[Any, ...]]:
@@ -97,7 +87,7 @@ def _showcase() -> tuple[TrainStep, tuple[Any, ...]]:
     return TrainStep(model, Adam(model.arena, RATE), clip_norm=CLIP_NORM), (*inputs, targets)
 
 
-def _explain(args: argparse.Namespace, one: Made, name: str, pieces: tuple[str, ...]) -> int:
+def _explain(args: argparse.Namespace, one: ReplayedStep, name: str, pieces: tuple[str, ...]) -> int:
     place = _place(one, args.at) if args.at else None
     change, width = change_of(one), columns(WIDEST)
     lines, document = [*change_lines(change, visible(name), pieces, width)], change_document(change, pieces)
@@ -108,7 +98,7 @@ def _explain(args: argparse.Namespace, one: Made, name: str, pieces: tuple[str, 
     return _show(args, lines, document)
 
 
-def _place(one: Made, text: str) -> tuple[str, int]:
+def _place(one: ReplayedStep, text: str) -> tuple[str, int]:
     """The name of a parameter's entry, and where it is in the arena. Raises ConfigError for another text."""
     places = one.by_parameter(np.arange(one.before.size))
     name, index = find_parameter({name: x.shape for name, x in places.items()}, text)

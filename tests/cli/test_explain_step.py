@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
-from npformer.see.explain import again
-from npformer.see.explain.again import ready
+from npformer.see.explain.step import prepare_step
 
 AT = "generator.bias[3]"
 
@@ -34,29 +33,18 @@ def test_a_step_of_a_run_is_made_again(cli, trained, unchanged):
     with unchanged(trained):
         outcome = cli(f"explain {trained} --step 29 --at '{AT}'").fine()
     outcome.says(f"step 29 of {trained}", "weights", "past gradients")
-    outcome.warns("step 29 is made again: 9 steps from step 20, then its change is split, which takes about")
+    outcome.warns("step 29 is made again: 9 steps from step 20, then its change is split")
     assert cli(f"explain {trained} --step 13 --json").document["step"] == 13
 
 
 def test_it_is_the_same_step_to_the_bit(trained):
     kept = list_checkpoints(trained / "checkpoints")
     last = load_checkpoint(kept[-1])
-    begun = ready(trained, last.step)
+    begun = prepare_step(trained, last.step)
     assert begun.begins == load_checkpoint(kept[-2]).step
-    begun.make()
+    begun.replay()
     for name, parameter in begun.assembled.step.model.named_parameters():
         assert np.array_equal(parameter.data, last.arrays[f"parameters.{name}"])
-
-
-def test_the_time_includes_the_split(trained, monkeypatch):
-    """A gradient of 2 s is asked for 6 to 90 times; step 21 is one step from a checkpoint, 2 s without metrics."""
-    monkeypatch.setattr(again, "since", lambda _: 2.0)
-    least, most = again.ready(trained, 21).seconds
-    assert least > 12
-    assert most - least == pytest.approx(168)
-    lines = [{"kind": "train", "step": 30}]
-    monkeypatch.setattr(again, "read", lambda _: lines)
-    assert again.ready(trained, 21).seconds == (14, 182)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.errors import DivergedError
-from npformer.see.explain.made import Look, Made
+from npformer.see.explain.step import BatchLook, ReplayedStep
 from npformer.typing import HostArray
 
 #: Points of the quadrature, tried in turn until the remainder is small enough, or no smaller than with half of them.
@@ -31,9 +31,9 @@ REMAINDER = "remainder of the quadrature"
 class Change(NamedTuple):
     """The change of a batch's loss by a step."""
 
-    made: Made
-    before: Look
-    after: Look
+    made: ReplayedStep
+    before: BatchLook
+    after: BatchLook
     change: float
     by_token: list[float]  # in the order of the looks' tokens
     by_parameter: dict[str, float]  # with the remainder
@@ -47,7 +47,7 @@ class Change(NamedTuple):
         return min(self.line, key=lambda point: point[1])
 
 
-def change_of(made: Made) -> Change:
+def change_of(made: ReplayedStep) -> Change:
     """Split the change of the loss by a step that was made. Raises DivergedError if its way is not finite."""
     before, after, step = made.look(made.before), made.look(made.after), made.after - made.before
     counted = max(1, len(before.tokens))
@@ -63,7 +63,7 @@ def change_of(made: Made) -> Change:
     )  # fmt: skip
 
 
-def _refined(made: Made, step: HostArray, change: float) -> tuple[HostArray, list[tuple[float, float]]]:
+def _refined(made: ReplayedStep, step: HostArray, change: float) -> tuple[HostArray, list[tuple[float, float]]]:
     """The integral with the smallest remainder, and the losses at its points."""
     least = math.inf
     for points in POINTS:
@@ -85,7 +85,7 @@ def _refined(made: Made, step: HostArray, change: float) -> tuple[HostArray, lis
     return best
 
 
-def _integral(made: Made, step: HostArray, points: int) -> tuple[HostArray, list[tuple[float, float]]]:
+def _integral(made: ReplayedStep, step: HostArray, points: int) -> tuple[HostArray, list[tuple[float, float]]]:
     """The mean gradient (n,) on the way, and the losses at the points of the quadrature."""
     nodes, weights = np.polynomial.legendre.leggauss(points)
     mean, line = np.zeros_like(step), []

@@ -59,6 +59,7 @@ class Curve(NamedTuple):
     faint: bool = False  # drawn beneath, without a last value
     smooth: bool = False  # many values are drawn pale, and their running mean over them
     logged: bool = False  # a value that is not finite was lost, and is told
+    end: str = ""  # told beside the name in place of the last value
 
 
 def short(value: float) -> str:
@@ -143,10 +144,11 @@ def chart_drawing(chart: Chart) -> Drawing:
         bottom += _ROW
         parts.append(text(WIDTH - _RIGHT, bottom + 16, chart.x_label, anchor="end"))
     height, below = _below(chart, drawn, bottom + 16)
+    last = (f"{chart.write(_last(line))} at {chart.x_label or 'step'} {line.data.steps[-1]:,.10g}" for line in drawn)
     ends = "; ".join(
-        f"{line.curve.name}: {chart.write(_last(line))} at {chart.x_label or 'step'} {line.data.steps[-1]:,.10g}"
-        for line in drawn
-        if not _is_without_end(line)
+        f"{line.curve.name}: {line.curve.end or end}"
+        for line, end in zip(drawn, last, strict=True)
+        if line.curve.end or not _is_without_end(line)
     )
     return Drawing(WIDTH, height, "".join([*parts, *below]), f"{chart.title}. {ends}")
 
@@ -238,7 +240,7 @@ def _below(chart: Chart, lines: Sequence[_Line], y: float) -> tuple[float, list[
     """The names and last values of the lines, and sentences on what is not drawn; and where they end."""
     parts, x, y = [], 0.0, y + _ROW + 3
     for line in lines:
-        value = "" if _is_without_end(line) else chart.write(_last(line))
+        value = line.curve.end or ("" if _is_without_end(line) else chart.write(_last(line)))
         name = one_line(line.curve.name, max(8, int((WIDTH - 34) / LETTER) - len(value)))
         wide = 44 + LETTER * (len(name) + len(value))
         if x and x + wide > WIDTH + 16:

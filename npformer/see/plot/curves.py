@@ -1,6 +1,7 @@
 """Training curves of runs: loss, held-out measures, learning rate, and the norm of the gradient.
 
-``draw_comparison`` shows the losses of two runs that differ in a bug and in nothing else.
+``draw_comparison`` shows the losses of two runs that differ in a bug and in nothing else, ``draw_sweep`` the V of a
+gradient check: the error of central differences against the step size.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from npformer.see.plot.svg import check_place
 
 TITLE = "Training curves"
 _LOSS = "Loss, nats per token"
+_NAMED = 8  # curves of a sweep that are drawn, as many as there are colours
 #: The shares between 0 and 1 that an evaluation may log, and their names.
 _SHARES = (("token_accuracy", "tokens"), ("exact_match", "exact match"), ("accuracy", "accuracy"))
 
@@ -137,3 +139,34 @@ def comparison_chart(right: Sequence[float], wrong: Sequence[float]) -> Chart:
         for name, losses, colour in (("wrong", wrong, 1), ("right", right, 0))
     ]
     return Chart(_LOSS, "training step", "", curves, log_y=None)
+
+
+def draw_sweep(curves: Sequence[Any], path: Path) -> None:
+    """Draw the error of central differences against the step size to path, a .svg, the largest lowest errors first.
+
+    curves: each with a name, step sizes h (k,), errors (k,), and the verdict of the check (``check/curves.py``). Raises
+    DataError if there are none, OutputError if path cannot be written.
+    """
+    check_place(path)
+    if not curves:
+        raise DataError("curves: expected at least one, got none; nothing to draw")
+    ordered = sorted(curves, key=lambda curve: (curve.verdict == "right", -_lowest(curve)))
+    notes = ["A right gradient falls as h² to a V, whose other side is rounding; a wrong one runs level."]
+    rest = ordered[_NAMED:]
+    if rest:
+        wrong = sum(curve.verdict != "right" for curve in rest)
+        lowest = f"right, lowest errors up to {max(map(_lowest, rest)):.0e}"
+        notes.append(f"And {len(rest)} more, {f'{wrong} of them not right' if wrong else lowest}.")
+    drawn = [
+        Curve(curve.name, curve.h.tolist(), np.where(curve.error > 0, curve.error, np.nan).tolist(),
+              curve.verdict != "right", dots=True, end=f"{curve.verdict}, {_lowest(curve):.0e}")
+        for curve in ordered[:_NAMED]
+    ]  # fmt: skip
+    title = "Error of central differences against the step size"
+    chart = Chart("The worst tensors, by their lowest error", "step size h", "scaled error", drawn, True, True)
+    draw_charts([chart._replace(write=lambda error: f"{error:.0e}")], path, title, notes)
+
+
+def _lowest(curve: Any) -> float:
+    """The error at the best step size; infinite if there is no finite error."""
+    return float(np.min(curve.error[np.isfinite(curve.error)], initial=np.inf))

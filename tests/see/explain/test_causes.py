@@ -7,7 +7,7 @@ from npformer.optim import WarmupCosine
 from npformer.see.explain.causes import causes
 from npformer.see.explain.change import change_of
 from npformer.see.explain.change_text import change_lines
-from npformer.see.explain.made import made
+from npformer.see.explain.step import replay_step
 from npformer.see.record.models import PIECES
 from tests.see.explain.test_change import training
 
@@ -46,7 +46,7 @@ def test_what_is_planted_is_named_first(plant, first):
     for _ in range(10):
         step(*batch)
     plant(step)
-    named = causes(change_of(made(step, batch)))
+    named = causes(change_of(replay_step(step, batch)))
     assert (named[0].name if named else None) == first
 
 
@@ -56,19 +56,19 @@ def test_a_step_that_is_too_long(made_before, name):
     for _ in range(made_before):
         step(*batch)
     step.optimizer.lr = 3.0
-    assert [cause.name for cause in causes(change_of(made(step, batch)))] == [name]
+    assert [cause.name for cause in causes(change_of(replay_step(step, batch)))] == [name]
 
 
 def test_a_step_within_its_warm_up_is_not_said_to_have_none():
     step, batch = training(rate=1e-3, kind=npf.Adam)
     step(*batch)
     step.schedule = WarmupCosine(4.0, 3, 1000)  # rates 1.33, 2.67: the second has more than half of the highest
-    assert [cause.name for cause in causes(change_of(made(step, batch)))] == ["rate"]
+    assert [cause.name for cause in causes(change_of(replay_step(step, batch)))] == ["rate"]
 
 
 @pytest.mark.parametrize(("change", "is_said"), [(0.5, True), (0.0, False), (-0.5, False)])
 def test_chance_is_said_of_a_loss_that_rose(change, is_said):
-    found = change_of(made(*training(rate=1e-3)))
+    found = change_of(replay_step(*training(rate=1e-3)))
     text = " ".join(change_lines(found._replace(change=change), "a run", PIECES, 1000))
     assert "no sign of any known cause" in text
     assert ("may rise by chance" in text) == is_said

@@ -9,7 +9,7 @@ import npformer as npf
 from npformer.errors import DivergedError
 from npformer.see.explain import change as change_module
 from npformer.see.explain.change import POINTS, REMAINDER, change_of
-from npformer.see.explain.made import made
+from npformer.see.explain.step import replay_step
 from npformer.see.record.models import showcase_model
 
 OPTIONS = [
@@ -41,7 +41,7 @@ def test_the_parts_add_up(number):
     step, batch = training(number % 5, number % 4, rate=float(rng.choice([1e-3, 1e-2, 0.1])))
     for _ in range(number % 7):
         step(*batch)
-    change = change_of(made(step, batch))
+    change = change_of(replay_step(step, batch))
     for parts in (change.by_token, change.by_parameter.values(), change.by_part.values()):
         assert math.fsum(parts) == pytest.approx(change.change, rel=1e-12, abs=0)
     assert change.change == pytest.approx(change.after.loss - change.before.loss, rel=1e-9)
@@ -53,7 +53,7 @@ def test_the_parts_add_up(number):
 def test_on_a_smooth_way_nothing_remains(options):
     """GELU has no kinks, so a wrong gradient, or a parameter that is left out, would be seen in the remainder."""
     step, batch = training(3, options, rate=3e-3)
-    change = change_of(made(step, batch))
+    change = change_of(replay_step(step, batch))
     assert abs(change.by_parameter[REMAINDER]) < 1e-8 * abs(change.change)
     assert change.before.loss == pytest.approx(change.made.gradient(change.made.before)[0], rel=1e-13)
 
@@ -88,7 +88,7 @@ def test_the_step_is_the_runs_own():
     alone, _ = training(2, 3)
     alone(*batch)
     loss = float(alone(*batch))
-    one = made(step, batch)
+    one = replay_step(step, batch)
     assert np.array_equal(alone.model.arena.values, step.model.arena.values)
     assert one.look(one.before).loss == pytest.approx(loss, rel=1e-5)  # the same masks, in float32 and in float64
     sure = np.abs(one.update.gradient) > 1e-5  # a gradient that is 0 is rounding in float32, and Adam divides by it
@@ -102,27 +102,27 @@ def test_a_step_that_breaks_the_model_is_refused():
     with np.errstate(all="ignore"):
         step(*batch)
         with pytest.raises(DivergedError, match="step 2: expected finite parameters after it"):
-            made(step, batch)
+            replay_step(step, batch)
 
 
 def test_frozen_parts_do_not_move():
     step, batch = training()
     step.model.arena.configure("encoder", trainable=False)
-    change = change_of(made(step, batch))
+    change = change_of(replay_step(step, batch))
     assert all(part == 0 for name, part in change.by_parameter.items() if name.startswith("encoder."))
     assert change.by_parameter["generator.weight"] < 0
 
 
 def test_a_token_is_counted_where_it_stands():
     step, batch = training(0, 3)
-    tokens = change_of(made(step, batch)).before.tokens
+    tokens = change_of(replay_step(step, batch)).before.tokens
     targets = np.asarray(batch[-1])
     assert [(t.row, t.place) for t in tokens] == [tuple(place) for place in np.argwhere(targets != 0).tolist()]
     assert [t.target for t in tokens] == targets[targets != 0].tolist()
 
 
 def test_a_step_whose_way_is_not_finite_is_told(monkeypatch):
-    one = made(*training())
+    one = replay_step(*training())
     monkeypatch.setattr(change_module, "_integral", lambda made, step, points: (step + np.inf, []))
     with pytest.raises(DivergedError, match=r"update 1: expected finite .* at the rate 0\.01: look at the rate first"):
         change_of(one)

@@ -6,8 +6,10 @@ What metrics.jsonl says becomes points, gaps or a clear error.
 import numpy as np
 import pytest
 
+from npformer.check.curves import Curve as Sweep
+from npformer.check.sweep import STEPS
 from npformer.errors import DataError
-from npformer.see.plot import draw_curves
+from npformer.see.plot import draw_curves, draw_sweep
 from npformer.see.plot.charts import chart_drawing
 from npformer.see.plot.curves import Course, comparison_chart, course_charts
 from npformer.see.plot.series import of_values, running_mean, series
@@ -135,3 +137,22 @@ def test_a_step_that_is_no_number_is_an_error(step):
 def test_running_mean_keeps_gaps_and_leaves_them_out():
     line = of_values(np.arange(5.0), [1.0, 2.0, np.nan, 4.0, 8.0])
     np.testing.assert_array_equal(running_mean(line, 3).values, [1.5, 1.5, np.nan, 6.0, 6.0])
+
+
+V = STEPS**2 + 1e-16 / STEPS
+MIXED = [
+    Sweep("softmax · x", STEPS, V, "right"),
+    Sweep("linear · weight", STEPS, np.full(STEPS.shape, 0.5), "WRONG"),
+    Sweep("gone · x", STEPS, np.full(STEPS.shape, np.nan), "CANNOT TELL"),
+]
+
+
+def test_the_worst_curves_of_a_sweep_are_named_with_their_lowest_errors(tmp_path):
+    many = [*(Sweep(f"right · {i}", STEPS, V * (1 + i), "right") for i in range(30)), *MIXED]
+    draw_sweep(many, tmp_path / "a.svg")
+    shown = texts((tmp_path / "a.svg").read_text())
+    named = [text for text in shown if " · " in text]
+    assert named[0].startswith("gone · x")
+    assert (named[1].startswith("linear · weight"), named[1].endswith("WRONG, 5e-01")) == (True, True)
+    assert [name.partition("right,")[0] for name in named[2:]] == [f"right · {i}" for i in range(29, 23, -1)]
+    assert any(text.startswith("And 25 more, right, lowest errors up to ") for text in shown)

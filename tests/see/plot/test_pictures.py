@@ -12,7 +12,7 @@ from npformer.see.plot import draw_attention, draw_curves, draw_sweep
 from npformer.see.plot.charts import Chart, Curve, draw_charts
 from npformer.see.plot.curves import draw_comparison
 from tests.see.plot.figures import tree
-from tests.see.plot.test_sweep_picture import MIXED
+from tests.see.plot.test_curves import MIXED
 
 HEAD = {"encoder.layers.0.self_attention": np.full((1, 3, 3), 1 / 3)}
 CURVE = Curve("a", [1, 2], [2.0, 1.0])
