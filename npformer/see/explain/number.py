@@ -130,10 +130,15 @@ def _in_tensors(session: Recording, name: str) -> GradientAddress:
         raise ConfigError(
             f"--at {name}: expected {name}@output[INDEX] for its output, or the name of a parameter in it"
         )
-    aliases = {alias: first for first, _, others in session.target.owned_parameters() for alias in others}
+    aliases = {alias: first for first, others in aliases_of(session.target).items() for alias in others}
     if name in aliases:
         raise ConfigError(f"--at {name}: expected the first name of a tied parameter, {aliases[name]}, got another one")
     raise ConfigError(f"--at: expected a parameter or an input, got {name!r}; {_nearest(name, tensors)}")
+
+
+def aliases_of(target: Any) -> dict[str, tuple[str, ...]]:
+    """Parameter -> its further names, if it is tied."""
+    return {name: others for name, _, others in target.owned_parameters()}
 
 
 def _in_call(session: Recording, name: str) -> GradientAddress:

@@ -69,7 +69,7 @@ class BugTrace:
     def to_dict(self, pack: Pack) -> dict[str, Any]:
         """For the page; arrays go into the pack."""
         text = {name: getattr(self.bug, name) for name in ("id", "category", "title", "right", "wrong", "story")}
-        first: Any = self.wrong.document["calls"][self.first.call]
+        first: Any = self.wrong.calls[self.first.call]
         steps = first[self.first.way] or {"lines": [], "function": None}
         changed = [diff for pair in edited_sources(self.bug.edits).values() for diff in _diff(*pair)]
         return text | {
@@ -130,28 +130,26 @@ def with_bug(record: Callable[[], Trace], right: Trace, one: Mistake) -> BugTrac
     sizes: Sizes = {}
     pairs = list(_alike(right, wrong))
     for ours, theirs in pairs:
+        number = ours["id"]
         for way, kinds in _WAYS.items():
-            if ours[way] is None:
-                continue
-            if theirs[way] is None:
-                sizes.setdefault(ours["id"], {})[way] = np.inf
-                continue
-            by_kind = {kind: _differing(ours, theirs, kind, right, wrong) for kind in kinds}
-            own_sizes = [size for kind in kinds[1:] for _, size in by_kind[kind].values()]
-            if any(by_kind.values()):
-                differences.setdefault(ours["id"], {}).update(
-                    {kind: {name: array for name, (array, _) in each.items()} for kind, each in by_kind.items() if each}
-                )
-                sizes.setdefault(ours["id"], {})[way] = float(np.max(own_sizes, initial=0.0))  # NaN, if one is
-    first = _first(right.document["calls"], len(pairs), differences, sizes)
+            if ours[way] is not None and theirs[way] is None:
+                sizes.setdefault(number, {})[way] = np.inf
+            for kind in kinds if None not in (ours[way], theirs[way]) else ():
+                for name, (array, size) in _differing(ours, theirs, kind, right, wrong).items():
+                    differences.setdefault(number, {}).setdefault(kind, {})[name] = array
+                    ways = sizes.setdefault(number, {})  # what it receives is not its own doing
+                    ways[way] = float(
+                        np.maximum(ways.get(way, 0.0), size if kind != kinds[0] else 0.0)
+                    )  # NaN, if one is
+    first = _first(right.calls, len(pairs), differences, sizes)
     loss = wrong.document["loss"]
-    by_kindloss = loss if isinstance(loss, float) else None  # infinite or NaN in a trace is no number
-    return None if first is None else BugTrace(one, differences, sizes, first, by_kindloss, wrong)
+    finite_loss = loss if isinstance(loss, float) else None  # infinite or NaN in a trace is no number
+    return None if first is None else BugTrace(one, differences, sizes, first, finite_loss, wrong)
 
 
 def _alike(right: Trace, wrong: Trace) -> Iterator[tuple[Any, Any]]:
     """The calls of both traces, as long as they are the same calls."""
-    for ours, theirs in zip(right.document["calls"], wrong.document["calls"], strict=False):
+    for ours, theirs in zip(right.calls, wrong.calls, strict=False):
         if any(ours[key] != theirs[key] for key in ("name", "type", "parent")):
             return
         yield ours, theirs

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from npformer.see.page.sums import MOST_TERMS, OpensAt, packed_sums
 from npformer.see.page.tour import tour
 from npformer.see.record import Trace
 from npformer.see.record.calls import Call, ParameterPart
-from npformer.see.record.document import CallOf, Named
+from npformer.see.record.document import CallOf
 from npformer.see.record.recording import Seen
 from npformer.typing import HostArray
 
@@ -108,7 +108,7 @@ def _most_numbers(trace: Trace) -> int:
     return MOST_NUMBERS if np.all(are_fitting) else int(min(MOST_NUMBERS, sizes[are_fitting].max(initial=0)))
 
 
-class Shown(NamedTuple):
+class Witnesses(NamedTuple):
     """What both witnesses say of one gradient, or of the one entry of it that was asked for."""
 
     by_complex: HostArray | None  # None: the forward cannot be asked with complex numbers
@@ -118,7 +118,7 @@ class Shown(NamedTuple):
 
 def evidence_of(
     call: Call, seen: Seen, names: Mapping[str, str], only: tuple[str, int] | None = None
-) -> dict[str, Shown]:
+) -> dict[str, Witnesses]:
     """Gradient's name -> what its witnesses say, for a recorded call of an operation whose backward ran.
 
     seen: the call's arrays. names: of the gradients shown, with the input that each belongs to. only: the gradient and
@@ -129,34 +129,31 @@ def evidence_of(
     upstream = tuple(np.asarray(part, dtype=np.float64) for part in as_tuple(seen.upstream))
     checked = Subject(call.target, seen.inputs, call.options, None)
     sizes = {name: checked.tensors[of].size for name, of in names.items() if of in checked.tensors}
-    is_large = sum(sizes.values()) * sum(part.size for part in upstream) > MOST_TERMS
-    if is_large and only is None:
+    if sum(sizes.values()) * sum(part.size for part in upstream) <= MOST_TERMS:
+        asked: list[tuple[str, int | None]] = [(name, None) for name in sizes]
+    else:
+        asked = [] if only is None or only[0] not in sizes else [only]
+    if not asked:
         return {}
-    oracle = Oracle(checked, [upstream], fitness(checked, [upstream], 0).is_fit)
-    shown = {}
-    for name in sizes if only is None or not is_large else {only[0]} & sizes.keys():
-        shown[name] = _asked(oracle, names[name], None if only is None or not is_large else only[1])
+    oracle, shown = Oracle(checked, [upstream], fitness(checked, [upstream], 0).is_fit), {}
+    for name, flat in asked:
+        shape = checked.tensors[names[name]].shape
+        try:
+            if flat is not None:
+                along = oracle.along(names[name], unit(shape, np.unravel_index(flat, shape)))
+                shown[name] = Witnesses(*along[:2], flat)
+            else:
+                both = oracle.every_element(names[name])
+                shown[name] = Witnesses(None if both.by_complex is None else both.by_complex[0], both.by_central[0])
+        except (NpformerError, ArithmeticError, ValueError, TypeError):  # the forward fails where they ask
+            shown[name] = Witnesses(None, None)
     return shown
-
-
-def _asked(oracle: Oracle, of: str, flat: int | None) -> Shown:
-    """Both witnesses of one input's gradient, or of one entry of it; None if the forward fails where they ask."""
-    try:
-        if flat is not None:
-            shape = oracle.subject.tensors[of].shape
-            return Shown(*oracle.along(of, unit(shape, np.unravel_index(flat, shape)))[:2], flat)
-        asked = oracle.every_element(of)
-    except (NpformerError, ArithmeticError, ValueError, TypeError):
-        return Shown(None, None)
-    return Shown(None if asked.by_complex is None else asked.by_complex[0], asked.by_central[0])
 
 
 def _evidence(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, Any]:
     """Call -> gradient -> the places of its witnesses."""
     by_number: dict[str, Any] = {}
-    if trace.recording is None:
-        return by_number
-    for call in trace.document["calls"]:
+    for call in trace.calls if trace.recording is not None else ():
         number = call["id"]
         only = next(((each["name"], each["flat"]) for each in asked if each["call"] == number), None)
         names = {
@@ -181,7 +178,7 @@ def _flows(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, Any]
 
     Uses whose numbers are left out have no place here, but for the numbers that are asked for.
     """
-    flows = Flows(trace.document["calls"], trace.arrays)
+    flows = Flows(trace.calls, trace.arrays)
     flats = {(each["call"], each["what"], each["name"]): each["flat"] for each in asked}
     fan_in: dict[str, dict[str, Any]] = {}
     for place, uses in flows.fan_in.items():
@@ -200,7 +197,7 @@ def _flows(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, Any]
 
 def _named(trace: Trace, call: int, what: str, name: str) -> str:
     """The array of a call that has this name there; of "parameter", that gradient."""
-    told: Any = trace.document["calls"][call].get(what, ())
+    told: Any = trace.calls[call].get(what, ())
     if what == "parameter":
         return next(each["gradient"] for each in trace.document["parameters"] if each["name"] == name)
     return str(next(entry["value"] for entry in told if entry["name"] == name))
@@ -216,7 +213,7 @@ def _keep_rows(trace: Trace, pack: Pack, asked: OpensAt) -> None:
     """Keep the row of a number that is asked for; of a parameter's, those of all that was added, too."""
     names = {_named(trace, asked["call"], asked["what"], asked["name"])}
     if asked["what"] == "parameter":
-        added = (each for call in trace.document["calls"] for each in call["added"])
+        added = (each for call in trace.calls for each in call["added"])
         names |= {str(each["array"]) for each in added if each["parameter"] == asked["name"]}
     for name in names:
         _keep(trace, pack, name, (asked["flat"],))
@@ -228,50 +225,33 @@ def opening(trace: Trace, place: GradientAddress) -> OpensAt | None:
     A parameter with one use is shown where that operation's backward makes its gradient. One with several uses is
     shown with the whole trace's parameters, as the sum over them.
     """
-    calls = trace.document["calls"]
     if place.kind == "parameter":
-        return _parameter(trace, place)
-    call = calls[0 if place.call is None else place.call.number]
+        uses = [
+            (call, of, ParameterPart(**part))
+            for call in trace.calls
+            if call["kind"] == "operation"
+            for of, parts in call["params"].items()
+            for part in parts
+            if part["parameter"] == place.name
+        ]
+        made = _gradient(trace, uses[0][0], uses[0][1], uses[0][2].entry(place.index)) if len(uses) == 1 else None
+        return made or _entry(trace, 0, "parameter", place.name, place.index)
+    call = trace.calls[0 if place.call is None else place.call.number]
     if place.kind == "output":
-        came = call["upstream"] if call["backward"] else call["outputs"]
-        return _entry(trace, call, "upstream" if call["backward"] else "outputs", came[place.part]["name"], place.index)
+        what: Literal["upstream", "outputs"] = "upstream" if call["backward"] else "outputs"
+        return _entry(trace, call["id"], what, call[what][place.part]["name"], place.index)
     of = place.name if place.call is None else call["inputs"][place.part]["name"]
     return _gradient(trace, call, of, place.index)
 
 
-def _parameter(trace: Trace, place: GradientAddress) -> OpensAt:
-    """Where an operation's backward makes it, or among the parameters."""
-    uses = [
-        (call, of, part)
-        for call in trace.document["calls"]
-        if call["kind"] == "operation"
-        for of, parts in call["params"].items()
-        for part in parts
-        if part["parameter"] == place.name
-    ]
-    if len(uses) == 1:
-        ((call, of, part),) = uses
-        opens = _gradient(trace, call, of, ParameterPart(**part).entry(place.index))
-        if opens is not None:
-            return opens
-    gradient = next(each["gradient"] for each in trace.document["parameters"] if each["name"] == place.name)
-    flat = _flat(place.index, trace.arrays[gradient].shape)
-    return {"call": 0, "what": "parameter", "name": place.name, "flat": flat}
-
-
 def _gradient(trace: Trace, call: CallOf, of: str, index: tuple[int, ...]) -> OpensAt | None:
     name = next((entry["name"] for entry in call["gradients"] if entry.get("of") == of), None)
-    return None if name is None else _entry(trace, call, "gradients", name, index)
+    return None if name is None else _entry(trace, call["id"], "gradients", name, index)
 
 
-def _entry(trace: Trace, call: CallOf, what: str, name: str, index: tuple[int, ...]) -> OpensAt | None:
-    lists: dict[str, list[Named]] = {key: call[key] for key in ("outputs", "upstream", "gradients")}
-    value = next(entry["value"] for entry in lists[what] if entry["name"] == name)
-    array = trace.arrays.get(value) if isinstance(value, str) else None
+def _entry(trace: Trace, call: int, what: str, name: str, index: tuple[int, ...]) -> OpensAt | None:
+    array = trace.arrays.get(_named(trace, call, what, name))
     if array is None or array.ndim != len(index) or any(i >= n for i, n in zip(index, array.shape, strict=True)):
         return None
-    return {"call": call["id"], "what": what, "name": name, "flat": _flat(index, array.shape)}
-
-
-def _flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    return int(np.ravel_multi_index(index, shape)) if index else 0
+    flat = int(np.ravel_multi_index(index, array.shape)) if index else 0
+    return {"call": call, "what": what, "name": name, "flat": flat}

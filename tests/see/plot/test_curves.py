@@ -154,5 +154,5 @@ def test_the_worst_curves_of_a_sweep_are_named_with_their_lowest_errors(tmp_path
     named = [text for text in shown if " · " in text]
     assert named[0].startswith("gone · x")
     assert (named[1].startswith("linear · weight"), named[1].endswith("WRONG, 5e-01")) == (True, True)
-    assert [name.partition("right,")[0] for name in named[2:]] == [f"right · {i}" for i in range(29, 23, -1)]
+    assert [name.partition("right,")[0].strip() for name in named[2:]] == [f"right · {i}" for i in range(29, 23, -1)]
     assert any(text.startswith("And 25 more, right, lowest errors up to ") for text in shown)
