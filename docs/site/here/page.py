@@ -30,7 +30,7 @@ PACKAGE = HERE.parents[2] / "npformer"
 #: The package's files that run in the page, and which of their names where not all.
 FILES: dict[str, tuple[str, ...]] = {
     "check/measures": ("max_abs", "largest", "scale_of", "worst_at"),
-    "check/causes/patterns": ("Clues", "by_pattern"),
+    "check/causes/patterns": ("Clues", "by_pattern", "names_of"),
     "io/percent": ("percent",), "lab/grader/tree": (),
     "lab/grader/source": ("Source", "BANNED", "refusal"),
     "lab/grader/grading": (), "lab/grader/diagnosis": (),

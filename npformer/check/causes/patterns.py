@@ -34,6 +34,8 @@ class Diagnosis(NamedTuple):
     text: str
 
 
+#: Numbers that need no letter.
+NUMBERS = {"−1": -1.0, "2": 2.0, "1/2": 0.5, "0": 0.0, "1": 1.0}
 UNKNOWN = Diagnosis("unknown", "no known pattern fits")
 
 
@@ -141,16 +143,26 @@ def _ratio(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
 
 def name_of(factor: float, sizes: Mapping[str, float]) -> str:
     """A number's name: 2, 1/2, a size of the problem or one over it; else its digits."""
-    known = {"−1": -1.0, "2": 2.0, "1/2": 0.5}
-    for letter, length in sizes.items():
-        inverse = "1−p" if letter == "1/(1−p)" else f"1/{letter}"
-        known |= {letter: float(length), inverse: 1 / length if length else math.nan}
-    for (x, size_x), (y, size_y) in combinations(sizes.items(), 2):
-        known |= {f"{x}·{y}": size_x * size_y, f"1/({x}·{y})": 1 / (size_x * size_y) if size_x * size_y else math.nan}
-    matches = [name for name, value in known.items() if abs(factor - value) <= 1e-6 * abs(value)]
+    matches = names_of(factor, sizes)
     if not matches:
         return f"{factor:.4g}" if f"{factor:.4g}" != "1" else f"{factor:.7g}"
-    return matches[0] if matches[0] in ("−1", "2", "1/2") else f"{matches[0]} = {factor:.4g}"
+    return matches[0] if matches[0] in NUMBERS else f"{matches[0]} = {factor:.4g}"
+
+
+def names_of(factor: float, sizes: Mapping[str, float]) -> list[str]:
+    """All names that a number may have, those of NUMBERS first; then sizes of the problem, and products of two."""
+    known = NUMBERS | {letter: float(length) for letter, length in sizes.items()}
+    known |= {_inverse(letter): 1 / length for letter, length in sizes.items() if length}
+    for (x, size_x), (y, size_y) in combinations(sizes.items(), 2):
+        product = size_x * size_y
+        known |= {f"{x}·{y}": product, f"1/({x}·{y})": 1 / product if product else math.nan}
+    return [name for name, value in known.items() if abs(factor - value) <= 1e-6 * (abs(value) or 0.1)]
+
+
+def _inverse(letter: str) -> str:
+    if letter == "1/(1−p)":
+        return "1−p"
+    return f"1/({letter})" if "·" in letter or " " in letter else f"1/{letter}"
 
 
 def _transposition(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:

@@ -20,6 +20,7 @@ import numpy as np
 
 from npformer.check.causes import SearchTarget as Around
 from npformer.check.causes import repairs_of
+from npformer.check.causes.patterns import names_of
 from npformer.check.causes.trial import Trial
 from npformer.check.derivations.grammar import Derivation, Line
 from npformer.check.derivations.point import Point, aligned
@@ -127,11 +128,8 @@ def _ways(derivation: Derivation, line: Line, claims: Sequence[Claim]) -> list[s
 
 def _names(factor: float, point: Point) -> list[str]:
     """The names of a factor at a point, from numbers and sizes; then its digits."""
-    known = {"0": 0.0, "1": 1.0, "−1": -1.0, "2": 2.0, "1/2": 0.5}
-    for letter, size in point.sizes.items():
-        known |= {letter: size, f"1/{letter}": 1 / size, f"√{letter}": size**0.5, f"1/√{letter}": size**-0.5}
-    named = [name for name, value in known.items() if abs(factor - value) <= ALIKE * max(1, value)]
-    return [*named, f"{factor:.6g}"]
+    roots = {f"√{letter}": size**0.5 for letter, size in point.sizes.items()}
+    return [*names_of(factor, point.sizes | roots), f"{factor:.6g}"]
 
 
 def _fit(a: HostArray, ways: Sequence[HostArray]) -> dict[int, float]:

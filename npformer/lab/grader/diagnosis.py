@@ -8,7 +8,6 @@ case *is* that mistake, so the hint can be specific.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.causes.mutants import Mutant, mutants
-from npformer.check.causes.patterns import Clues, by_pattern
+from npformer.check.causes.patterns import NUMBERS, Clues, by_pattern, names_of
 from npformer.check.measures import max_abs
 from npformer.lab.grader.exercises import HINTS, Case, Exercise
 from npformer.lab.grader.grading import LATE, Compared, Finding, Result
@@ -27,8 +26,7 @@ from npformer.lab.grader.tree import as_tuple, named
 Hints = Sequence[str]
 SHAPES = ("shape", "mismatch", "broadcast", "dimension", "axis", "size")  # words of errors of shapes
 ALIKE = 1e-7  # of the largest number: the tolerance between a mistake's numbers and its formula's
-#: Factors that need no letter, and of two of them what shows and what is wrong.
-FACTORS = {"−1": -1.0, "2": 2.0, "1/2": 0.5, "0": 0.0}
+#: Of two factors what shows and what is wrong.
 SCALED = {
     "−1": ("{} has the right numbers with the opposite sign.", "A minus sign is too many, or missing."),
     "0": ("{} is 0 everywhere, and should not be.", "It is lost on the way, or multiplied by 0."),
@@ -169,18 +167,10 @@ def _factor(wrong: Wrong) -> Fault | None:
         factor = float(np.sum(c.claimed * c.truth)) / square
         if not _agree(c.claimed, factor * c.truth) or c.truth.size < 2:
             return None
-        known = _factors(dict.fromkeys(letters, 1.0) | dict(outcome.case.sizes))
-        here = {n for n, value in known.items() if math.isclose(factor, value, rel_tol=1e-6)} or {f"{factor:.4g}"}
+        sizes = dict.fromkeys(letters, 1.0) | dict(outcome.case.sizes)
+        here = set(names_of(factor, sizes)) or {f"{factor:.4g}"}
         names = here if names is None else names & here
-    return _scaled(wrong, min(names, key=lambda n: (n not in FACTORS, len(n), n))) if names else None
-
-
-def _factors(sizes: Mapping[str, float]) -> dict[str, float]:
-    known = dict(FACTORS)
-    for letter, length in sizes.items():
-        inverse = f"1/({letter})" if "·" in letter or " " in letter else f"1/{letter}"
-        known |= {letter: length, inverse: 1 / length}
-    return known
+    return _scaled(wrong, min(names, key=lambda n: (n not in NUMBERS, len(n), n))) if names else None
 
 
 def _scaled(wrong: Wrong, name: str) -> Fault:
