@@ -70,10 +70,10 @@ def run_tests(root, *arguments):
 #: What mutation testing, the profile and the tables say of it.
 MUTANTS = """
 from npformer.backend import get_backend
-from npformer.lab.mutation_testing import SURVIVED, defendants, judge
+from npformer.lab.mutation_testing import SURVIVED, judge, mutant_cases
 backend = get_backend("numpy", dtype="float64", kernels="plain", threads=1)
-fates = [judge(each, backend).fate for each in defendants() if each.op == "rms_norm"]
-assert len(fates) >= 10 and SURVIVED not in fates, fates
+outcomes = [judge(each, backend).outcome for each in mutant_cases() if each.op == "rms_norm"]
+assert len(outcomes) >= 10 and SURVIVED not in outcomes, outcomes
 assert backend.ops.rms_norm.forward.__name__ == "rms_norm_forward"
 from npformer.backend.numpy.kernels import KERNELS
 assert KERNELS.rms_norm.forward.__module__ == "npformer.backend.numpy.rms_norm"

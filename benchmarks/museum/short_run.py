@@ -8,7 +8,7 @@ import numpy as np
 from npformer.backend import get_backend
 from npformer.data import SequenceTask
 from npformer.io.progress_bar import watched
-from npformer.lab.museum.comparison import STEPS, Course, End
+from npformer.lab.museum.comparison import STEPS, End, TrainingCourse
 from npformer.lab.museum.patch import patched
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam
@@ -45,7 +45,7 @@ def course(train_with):
     losses, _, trouble = runs[0]
     tail = max(1, len(losses) // 10)
     ends = tuple(End(float(np.mean(losses[-tail:])), exact) for losses, exact, _ in runs)
-    return Course(tuple(losses), ends, trouble)
+    return TrainingCourse(tuple(losses), ends, trouble)
 
 
 def train(options, backend, steps, what, seed):

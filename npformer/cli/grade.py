@@ -87,7 +87,7 @@ def _list(args: argparse.Namespace) -> int:
                 "title": exercise.title,
                 "state": progress.state_of(exercise.name, reached, files),
                 "file": str(files[exercise.name].path) if exercise.name in files else None,
-                **asdict(reached.entries.get(exercise.name, progress.Entry())),
+                **asdict(reached.entries.get(exercise.name, progress.ExerciseEntry())),
             }
             for exercise in EXERCISES
         ]

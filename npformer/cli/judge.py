@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from npformer.check.kernels import kept
-from npformer.check.kernels.files import Task, tasks_of
+from npformer.check.kernels.files import KernelTask, tasks_of
 from npformer.check.kernels.judging import VERDICTS, judged
 from npformer.check.report import NOT_TRIED, RIGHT
 from npformer.check.rounding.formats import FORMATS
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if result["ok"] else 1
 
 
-def _line(row: dict[str, Any], task: Task) -> str:
+def _line(row: dict[str, Any], task: KernelTask) -> str:
     """A kernel's verdict, and its causes below it."""
     lines = [f"{row['verdict']:<12} {visible(task.path)}  ({row['precision']}, {row['seconds']:.1f} s)"]
     margin = " " * 13

@@ -104,16 +104,16 @@ def _found(exhibit: Exhibit) -> dict[str, Any]:
 
 
 def _mutants(args: argparse.Namespace) -> int:
-    """Every version of every backward with a single mistake, and its outcome."""
+    """Every version of every backward with a single mistake, and its result."""
     start = now()
-    outcomes = mutation_test(args.sample, args.seed)
-    counts, seconds = summary(outcomes), since(start)
-    survivors = [outcome for outcome in outcomes if outcome.fate == SURVIVED]
+    results = mutation_test(args.sample, args.seed)
+    counts, seconds = summary(results), since(start)
+    survivors = [result for result in results if result.outcome == SURVIVED]
     if args.json:
-        rows = [asdict(outcome) | {"judgement": outcome.judgement} for outcome in outcomes]
+        rows = [asdict(result) | {"judgement": result.judgement} for result in results]
         print(json.dumps({"ok": not survivors, "summary": counts, "mutants": rows}, ensure_ascii=False))
     else:
-        tell(text.mutation_table(outcomes, counts, seconds))
+        tell(text.mutation_table(results, counts, seconds))
     return 1 if survivors else 0
 
 

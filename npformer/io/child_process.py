@@ -80,7 +80,7 @@ class ChildProcess:
     ) -> tuple[dict[str, Any], list[HostArray]]:
         """(the answer's line, its arrays). Raises ChildEnded if there is none within so many seconds."""
         late = threading.Event()
-        timer = threading.Timer(seconds, lambda: (late.set(), _kill(self._process)))
+        timer = threading.Timer(seconds, _kill, (self._process, late))
         timer.start()
         try:
             self._expect_no_more()
@@ -126,7 +126,7 @@ class ChildProcess:
 
 
 def python_child(folder: Path) -> ChildProcess:
-    """The program in ``child``, in this folder: with one thread, so that limits are meaningful, and no user's settings."""
+    """The program in ``child``, in this folder: with one thread, so that limits mean something; no user's settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     command = [sys.executable, "-I", "-B", "-X", "utf8", str(Path(__file__).parent / "child")]
     return ChildProcess(command, folder, kept | ONE_THREAD)
@@ -151,8 +151,10 @@ def _flat(x: HostArray) -> HostArray:
     return as_strided(x, (1 + span // x.itemsize,), (x.itemsize,))
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: subprocess.Popen[bytes], late: threading.Event | None = None) -> None:
     """End the process and everything that it started, by its session."""
+    if late is not None:
+        late.set()
     if process.poll() is not None and not hasattr(os, "killpg"):
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):

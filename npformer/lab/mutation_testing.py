@@ -1,9 +1,9 @@
-"""Mutation testing of the gradient check: every version of every backward with a single mistake, and its outcome.
+"""Mutation testing of the gradient check: every version of every backward with a single mistake, and its result.
 
 The mutants are not hand-picked: ``check/causes/mutants.py`` makes them from the syntax trees of the backwards of
 operations and layers. Each replaces the right one and is checked on the catalogue's
 cases. A mutant is *killed* if a check calls it wrong, or if it crashes. A mutant that survives although it
-changes a gradient would be a hole in the check; its outcome names the gradient, the case and the size of the
+changes a gradient would be a hole in the check; its result names the gradient, the case and the size of the
 change. A mutant that changes no gradient is *equivalent*, so it is no mistake.
 
 For each killed mutant the diagnosis is judged: it names the same mistake, another mistake with exactly
@@ -37,7 +37,7 @@ CHANGES = 1e-8
 
 
 @dataclass(frozen=True)
-class Defendant:
+class MutantCase:
     """A mutant with its target and the cases that could notice it."""
 
     mutant: Mutant
@@ -66,12 +66,12 @@ class Defendant:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The outcome of one mutant."""
+class MutantResult:
+    """The result of one mutant."""
 
     description: str
     operator: str
-    fate: str
+    outcome: str
     case: str  # the case that killed it, or in which it changes a gradient and survives
     cause: str = ""  # the diagnosis' label
     diagnosis: str = ""
@@ -98,14 +98,14 @@ PATTERNS = {
 }
 
 
-def defendants() -> list[Defendant]:
+def mutant_cases() -> list[MutantCase]:
     """All mutants of the operations' backwards and of the layers' methods named …backward."""
-    all_defendants = []
+    all_cases = []
     cases = catalogue()
     backend = get_backend("numpy", kernels="plain", threads=1)
     for op in vars(backend.ops):
         its_cases = tuple(case for case in cases if case.group == "op" and case.name.partition(":")[0] == op)
-        all_defendants += [Defendant(m, op, None, its_cases) for m in mutants(getattr(functional, f"{op}_backward"))]
+        all_cases += [MutantCase(m, op, None, its_cases) for m in mutants(getattr(functional, f"{op}_backward"))]
     layer_cases = [case for case in cases if case.group == "layer"]
     parts = {case.name: set(map(type, all_layers(case.build(backend)))) for case in layer_cases}
     for layer in (getattr(layers, name) for name in layers.__all__):
@@ -113,38 +113,40 @@ def defendants() -> list[Defendant]:
         for name in dir(layer):  # inherited ones, too
             method = getattr(layer, name)
             if its_cases and name.endswith("backward") and method is not layers.Layer.backward:
-                all_defendants += [Defendant(m, None, layer, its_cases) for m in mutants(method)]
-    return all_defendants
+                all_cases += [MutantCase(m, None, layer, its_cases) for m in mutants(method)]
+    return all_cases
 
 
-def mutation_test(sample: int | None = None, seed: int = 0) -> list[Outcome]:
+def mutation_test(sample: int | None = None, seed: int = 0) -> list[MutantResult]:
     """Judge all mutants, or a seeded sample of them, with NumPy in float64."""
     backend = get_backend("numpy", dtype="float64", kernels="plain", threads=1)
-    chosen = defendants()
+    chosen = mutant_cases()
     if sample is not None:
         chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
     with np.errstate(all="ignore"):  # mutants divide by zero and overflow
-        tried = watched(chosen, "mutants", name=lambda defendant: defendant.mutant.describe())
-        return [judge(defendant, backend) for defendant in tried]
+        tried = watched(chosen, "mutants", name=lambda mutant_case: mutant_case.mutant.describe())
+        return [judge(mutant_case, backend) for mutant_case in tried]
 
 
-def judge(defendant: Defendant, backend: Backend) -> Outcome:
+def judge(mutant_case: MutantCase, backend: Backend) -> MutantResult:
     """Run the mutant on the cases in which it changes a gradient, until one of them kills it."""
-    mutant = defendant.mutant
+    mutant = mutant_case.mutant
     named = mutant.describe(), mutant.operator
     survived = None
-    for case in defendant.cases:
-        wrong = defendant.put_into(case)
+    for case in mutant_case.cases:
+        wrong = mutant_case.put_into(case)
         try:
             change = _change(case, wrong, backend)
             report = wrong.check(backend) if change else None
         except Exception as error:
-            return Outcome(*named, CRASHED, case.name, "crash", type(error).__name__)
+            return MutantResult(*named, CRASHED, case.name, "crash", type(error).__name__)
         if report is not None and not report.ok:
             row = next((row for row in report.rows if row.verdict == WRONG), report.worst)
-            return Outcome(*named, KILLED, case.name, row.cause, row.diagnosis)
-        survived = survived or (report and Outcome(*named, SURVIVED, case.name, "", f"{change}, and passed as right"))
-    return survived or Outcome(*named, EQUIVALENT, "")
+            return MutantResult(*named, KILLED, case.name, row.cause, row.diagnosis)
+        survived = survived or (
+            report and MutantResult(*named, SURVIVED, case.name, "", f"{change}, and passed as right")
+        )
+    return survived or MutantResult(*named, EQUIVALENT, "")
 
 
 def _change(case: Case, wrong: Case, backend: Backend) -> str:
@@ -166,13 +168,13 @@ def _gradients(case: Case, backend: Backend) -> HostArrays:
     return checked.gradients(tuple(np.asarray(rng.normal(size=y.shape)) for y in checked.outputs({})))
 
 
-def summary(outcomes: list[Outcome]) -> dict[str, Any]:
-    """Counts of outcomes, and of the diagnoses of killed mutants."""
-    fates = Counter(outcome.fate for outcome in outcomes)
-    killed = [outcome for outcome in outcomes if outcome.fate == KILLED]
-    judged = Counter(outcome.judgement for outcome in killed)
+def summary(results: list[MutantResult]) -> dict[str, Any]:
+    """Counts of results, and of the diagnoses of killed mutants."""
+    outcomes = Counter(result.outcome for result in results)
+    killed = [result for result in results if result.outcome == KILLED]
+    judged = Counter(result.judgement for result in killed)
     return {
-        "mutants": len(outcomes),
-        **{fate: fates[fate] for fate in (KILLED, CRASHED, EQUIVALENT, SURVIVED)},
+        "mutants": len(results),
+        **{outcome: outcomes[outcome] for outcome in (KILLED, CRASHED, EQUIVALENT, SURVIVED)},
         "diagnosis": {label: judged[label] for label in ("right", "same effect", "unknown", "wrong")},
     }

@@ -5,7 +5,7 @@ import pytest
 from npformer.check.kernels import judging, process
 from npformer.check.kernels.files import tasks_of
 from npformer.check.kernels.judging import judged
-from npformer.check.kernels.process import Ended, KernelProcess
+from npformer.check.kernels.process import KernelEnded, KernelProcess
 from npformer.errors import ConfigError, DataError
 from npformer.io.child_process import Limits
 from npformer.io.seconds import now
@@ -207,7 +207,7 @@ def test_a_time_that_is_up_is_not_the_kernels(tmp_path):
     for name, text in (("kernel.py", RIGHT), ("reference.py", REFERENCE)):
         (tmp_path / name).write_text(text)
     (task,) = tasks_of([str(tmp_path / "kernel.py")], str(tmp_path / "reference.py"), "float32")
-    with pytest.raises(Ended) as ended, KernelProcess(task, LIMITS, now() - 1):
+    with pytest.raises(KernelEnded) as ended, KernelProcess(task, LIMITS, now() - 1):
         pass
     assert not ended.value.is_its_own
 

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from npformer.io.child.lines import STEPS, Lines
+from npformer.io.child.lines import STEPS, LineValues
 from npformer.lab.grader import find, grade_file, report
 from npformer.lab.grader.exercises import cases_of
 from npformer.lab.grader.line_by_line import compared
@@ -74,7 +74,7 @@ def test_the_first_wrong_line_is_named(name, body, right, wrong, graded):
 def test_no_line_of_a_right_backward_is_wrong(exercise):
     """A share of a gradient, to which others are added, is none: dx2 of a decoder layer."""
     case, backward = cases_of(exercise)[0], TEXTS[exercise.functions[1]]
-    with Lines(exercise.backward) as seen:
+    with LineValues(exercise.backward) as seen:
         results = exercise.backward(case.upstream, case.cache)
     results = results if isinstance(results, tuple) else (results,)
     found = compared(exercise, case, ast.parse(backward), seen.last, results)
@@ -124,6 +124,6 @@ def test_a_long_loop_is_not_followed():
             dx = dx + 1
         return dx
 
-    with Lines(backward) as seen:
+    with LineValues(backward) as seen:
         assert backward(1.0, None) == 2 + STEPS
     assert seen.last == {}

@@ -9,7 +9,7 @@ import pytest
 from npformer.io.child.values import mapped
 from npformer.lab.grader import find, grade, report
 from npformer.lab.grader.grading import Result
-from npformer.lab.grader.runner import Run
+from npformer.lab.grader.runner import LearnerRun
 from npformer.lab.grader.templates import pair_source, parts_source
 from tests.lab.learner import FILES, graded, said
 
@@ -26,7 +26,7 @@ def in_process(monkeypatch):
         monkeypatch.setitem(sys.modules, "parts", parts)
         names = {}
         exec(compile(source.text, str(source.path), "exec"), names)
-        found = Run(signatures=[None, None], ended=True)
+        found = LearnerRun(signatures=[None, None], ended=True)
         for case in cases:
             y, cache = names[f"{exercise.name}_forward"](*mapped(np.copy, case.arguments))
             found.results.append(result := Result(case))

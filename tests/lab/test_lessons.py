@@ -9,7 +9,7 @@ import pytest
 from npformer.check import gradcheck
 from npformer.check.adapters.user_file import user_case
 from npformer.lab.grader import find, grade_file
-from npformer.lab.grader.progress import DONE, IN_PROGRESS, NOT_BEGUN, Begun, Entry, Progress
+from npformer.lab.grader.progress import DONE, IN_PROGRESS, NOT_BEGUN, Begun, ExerciseEntry, LearnerProgress
 from npformer.lab.lessons import LESSONS, lesson, text
 from npformer.lab.lessons.broken import RIGHT, WRONG, broken
 from npformer.lab.lessons.lessons import next_step
@@ -37,7 +37,7 @@ def test_what_a_lesson_names_exists(one):
 
 @each_lesson
 def test_the_terminal_has_80_columns(one):
-    lines = text.shown(one, Progress(Path()), {}, ASKED).splitlines()
+    lines = text.shown(one, LearnerProgress(Path()), {}, ASKED).splitlines()
     assert max(map(len, lines)) <= 80
     for command in one.commands:
         assert f"    {command}" in lines
@@ -45,18 +45,18 @@ def test_the_terminal_has_80_columns(one):
 
 def test_a_lesson_is_done_when_its_exercises_are():
     layer = lesson(5)
-    none = Progress(Path())
+    none = LearnerProgress(Path())
     assert standing(layer, none, {}) == NOT_BEGUN
     assert standing(layer, none, {"feed_forward": Begun(Path("feed_forward.py"), True)}) == IN_PROGRESS
-    assert standing(layer, Progress(Path(), lessons={"5": IN_PROGRESS}), {}) == IN_PROGRESS
-    half = {"feed_forward": Entry(1, 0, True)}
-    assert standing(layer, Progress(Path(), half), {}) == IN_PROGRESS
-    both = half | {"encoder_layer_post": Entry(2, 1, True)}
-    assert standing(layer, Progress(Path(), both), {}) == DONE
-    assert standing(lesson(7), Progress(Path(), both), {}) == NOT_BEGUN, (
+    assert standing(layer, LearnerProgress(Path(), lessons={"5": IN_PROGRESS}), {}) == IN_PROGRESS
+    half = {"feed_forward": ExerciseEntry(1, 0, True)}
+    assert standing(layer, LearnerProgress(Path(), half), {}) == IN_PROGRESS
+    both = half | {"encoder_layer_post": ExerciseEntry(2, 1, True)}
+    assert standing(layer, LearnerProgress(Path(), both), {}) == DONE
+    assert standing(lesson(7), LearnerProgress(Path(), both), {}) == NOT_BEGUN, (
         "a lesson without exercises is not done by itself"
     )
-    assert standing(lesson(7), Progress(Path(), lessons={"7": DONE}), {}) == DONE
+    assert standing(lesson(7), LearnerProgress(Path(), lessons={"7": DONE}), {}) == DONE
 
 
 def test_what_follows_an_exercise():
@@ -69,11 +69,11 @@ def test_what_follows_an_exercise():
 
 
 def test_the_end_of_a_lesson_says_what_makes_it_done():
-    none = Progress(Path())
+    none = LearnerProgress(Path())
     for number, states, end in (
         (5, none, "It is done when feed_forward and encoder_layer_post are graded right."),
         (7, none, "npformer lessons 7 --done"),
-        (7, Progress(Path(), lessons={"7": DONE}), "This lesson is done."),
+        (7, LearnerProgress(Path(), lessons={"7": DONE}), "This lesson is done."),
     ):
         assert text.shown(lesson(number), states, {}, {}).endswith(end)
 
@@ -92,7 +92,7 @@ def test_the_page_asks_before_it_shows_and_hides_the_answer():
 
 
 def test_a_question_stands_before_its_command():
-    lines = text.shown(lesson(1), Progress(Path()), {}, ASKED).splitlines()
+    lines = text.shown(lesson(1), LearnerProgress(Path()), {}, ASKED).splitlines()
     begins = lines.index("  Predict 1: What shape has dweight, which is a question long enough for two")
     assert lines[begins + 1 : begins + 3] == ["  lines of text?", "    npformer explain linear"]
     begins = lines.index("  Predict 2: How many?")

@@ -9,7 +9,7 @@ from npformer.errors import ConfigError
 from npformer.io import terminal
 from npformer.lab.museum import text
 from npformer.lab.museum.bugs import BUGS, bug
-from npformer.lab.museum.comparison import ABOVE, AMONG, BELOW, Comparison, Course, End
+from npformer.lab.museum.comparison import ABOVE, AMONG, BELOW, Comparison, End, TrainingCourse
 from npformer.lab.museum.stored import stored
 
 #: Of the collection of real bugs: all that are bugs of a backward, a wiring, a loop or a test.
@@ -56,7 +56,7 @@ RIGHT = ((1.0, 0.5), (2.0, 0.7), (1.5, 0.6))
     ],
 )
 def test_what_training_tells_is_judged_by_all_seeds(wrong, place, said):
-    found = Comparison(*(Course((2.0, 1.0), tuple(End(*end) for end in ends)) for ends in (RIGHT, wrong)))
+    found = Comparison(*(TrainingCourse((2.0, 1.0), tuple(End(*end) for end in ends)) for ends in (RIGHT, wrong)))
     assert found.place == place
     assert said in found.verdict
     assert str(found.right) == "loss 1.000 to 2.000, 50 to 70 % of held-out words right, over 3 seeds"

@@ -14,10 +14,10 @@ from npformer.lab.mutation_testing import (
     EQUIVALENT,
     KILLED,
     SURVIVED,
-    Defendant,
-    Outcome,
-    defendants,
+    MutantCase,
+    MutantResult,
     judge,
+    mutant_cases,
     mutation_test,
     summary,
 )
@@ -26,19 +26,19 @@ from tests.check.functions import scaled
 
 
 @pytest.fixture(scope="module")
-def outcomes():
+def results():
     return mutation_test(sample=36, seed=0)
 
 
-def test_no_mutant_of_a_sample_survives(outcomes):
-    assert len(outcomes) == 36
-    assert [outcome for outcome in outcomes if outcome.fate == SURVIVED] == []
-    assert {outcome.fate for outcome in outcomes} <= {KILLED, CRASHED, EQUIVALENT}
-    assert all(outcome.case for outcome in outcomes if outcome.fate in (KILLED, CRASHED))
+def test_no_mutant_of_a_sample_survives(results):
+    assert len(results) == 36
+    assert [result for result in results if result.outcome == SURVIVED] == []
+    assert {result.outcome for result in results} <= {KILLED, CRASHED, EQUIVALENT}
+    assert all(result.case for result in results if result.outcome in (KILLED, CRASHED))
 
 
-def test_most_of_the_killed_are_named(outcomes):
-    summed = summary(outcomes)
+def test_most_of_the_killed_are_named(results):
+    summed = summary(results)
     judged, killed = summed["diagnosis"], summed[KILLED]
     assert sum(judged.values()) == killed > 20
     assert judged["right"] + judged["same effect"] >= 0.8 * killed
@@ -46,7 +46,7 @@ def test_most_of_the_killed_are_named(outcomes):
 
 
 def test_a_sample_is_drawn_by_its_seed(monkeypatch):
-    monkeypatch.setattr(module, "judge", lambda defendant, backend: defendant.mutant.describe())
+    monkeypatch.setattr(module, "judge", lambda mutant_case, backend: mutant_case.mutant.describe())
     first, again, other = mutation_test(5, seed=3), mutation_test(5, seed=3), mutation_test(5, seed=4)
     assert first == again != other
     assert len(set(map(str, mutation_test()))) > 300
@@ -54,46 +54,48 @@ def test_a_sample_is_drawn_by_its_seed(monkeypatch):
 
 
 def of(op, operator, word=""):
-    return next(d for d in defendants() if d.op == op and d.mutant.operator == operator and word in d.mutant.describe())
+    return next(
+        d for d in mutant_cases() if d.op == op and d.mutant.operator == operator and word in d.mutant.describe()
+    )
 
 
 def test_inherited_methods_are_changed_too():
-    of_layer = {d.mutant.function for d in defendants() if d.owner is EncoderLayer}
+    of_layer = {d.mutant.function for d in mutant_cases() if d.owner is EncoderLayer}
     assert of_layer == {"backward", "branch_backward", "enter_backward", "join_backward"}
 
 
 def test_one_mutant(numpy64):
-    outcome = judge(of("layer_norm", "drop a term", "`g - along_one` became `g`"), numpy64)
-    assert (outcome.fate, outcome.case, outcome.operator, outcome.cause) == (
+    result = judge(of("layer_norm", "drop a term", "`g - along_one` became `g`"), numpy64)
+    assert (result.outcome, result.case, result.operator, result.cause) == (
         KILLED,
         "layer_norm",
         "drop a term",
         "drop a term",
     )
-    assert outcome.diagnosis == outcome.description
-    assert outcome.judgement == "right"
-    outcome = judge(of("linear", "swap outputs"), numpy64)
-    assert outcome.fate == KILLED
+    assert result.diagnosis == result.description
+    assert result.judgement == "right"
+    result = judge(of("linear", "swap outputs"), numpy64)
+    assert result.outcome == KILLED
 
 
 def test_a_mutant_of_a_layer_leaves_the_class_alone(numpy64):
     before = dict(vars(EncoderLayer))
-    defendant = next(d for d in defendants() if d.owner is EncoderLayer and d.mutant.operator == "change a sign")
-    assert judge(defendant, numpy64).judgement in ("right", "same effect")
+    mutant_case = next(d for d in mutant_cases() if d.owner is EncoderLayer and d.mutant.operator == "change a sign")
+    assert judge(mutant_case, numpy64).judgement in ("right", "same effect")
     assert dict(vars(EncoderLayer)) == before
-    case = defendant.cases[0]
+    case = mutant_case.cases[0]
     assert type(case.build(numpy64)) is EncoderLayer
-    assert isinstance(defendant.put_into(case).build(numpy64), EncoderLayer)
+    assert isinstance(mutant_case.put_into(case).build(numpy64), EncoderLayer)
 
 
 def with_backward(build):
     """A mutant of softmax with this backward."""
     mutant = replace(next(iter(mutants(functional.softmax_backward))), build=build)
-    return Defendant(mutant, "softmax", None, of("softmax", "scale by 2").cases)
+    return MutantCase(mutant, "softmax", None, of("softmax", "scale by 2").cases)
 
 
 @pytest.mark.parametrize(
-    ("build", "fate"),
+    ("build", "outcome"),
     [
         (functional.softmax_backward, EQUIVALENT),
         (scaled("softmax", 1 + 1e-13), EQUIVALENT),
@@ -102,19 +104,19 @@ def with_backward(build):
     ],
     ids=["right", "rounding", "one per cent", "NaN"],
 )
-def test_what_changes_a_gradient_is_killed_and_nothing_else(build, fate, numpy64):
-    assert judge(with_backward(build), numpy64).fate == fate
+def test_what_changes_a_gradient_is_killed_and_nothing_else(build, outcome, numpy64):
+    assert judge(with_backward(build), numpy64).outcome == outcome
 
 
 def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(monkeypatch, numpy64):
     judge_row = Judge.row
     monkeypatch.setattr(Judge, "row", lambda *args: replace(judge_row(*args), verdict="right"))
-    outcome = judge(of("layer_norm", "scale by 2", "(layer_norm_backward"), numpy64)
-    assert (outcome.fate, outcome.case) == (SURVIVED, "layer_norm")
-    assert outcome.diagnosis.startswith("the gradient of ")
-    assert "changes by" in outcome.diagnosis
-    assert outcome.diagnosis.endswith("of its size, and passed as right")
-    assert summary([outcome])[SURVIVED] == 1
+    result = judge(of("layer_norm", "scale by 2", "(layer_norm_backward"), numpy64)
+    assert (result.outcome, result.case) == (SURVIVED, "layer_norm")
+    assert result.diagnosis.startswith("the gradient of ")
+    assert "changes by" in result.diagnosis
+    assert result.diagnosis.endswith("of its size, and passed as right")
+    assert summary([result])[SURVIVED] == 1
 
 
 @pytest.mark.parametrize(
@@ -131,16 +133,14 @@ def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(monk
     ],
 )
 def test_judgement_of_a_diagnosis(operator, cause, diagnosis, judgement):
-    assert Outcome("…", operator, KILLED, "softmax", cause, diagnosis).judgement == judgement
+    assert MutantResult("…", operator, KILLED, "softmax", cause, diagnosis).judgement == judgement
 
 
 def test_the_summary():
-    def outcome(fate, cause=""):
-        return Outcome("…", "drop a term", fate, "", cause)
+    def result(outcome, cause=""):
+        return MutantResult("…", "drop a term", outcome, "", cause)
 
-    summed = summary(
-        [outcome(KILLED, "drop a term"), outcome(KILLED, "unknown"), outcome(CRASHED), outcome(EQUIVALENT)]
-    )
+    summed = summary([result(KILLED, "drop a term"), result(KILLED, "unknown"), result(CRASHED), result(EQUIVALENT)])
     assert summed == {
         "mutants": 4, KILLED: 2, CRASHED: 1, EQUIVALENT: 1, SURVIVED: 0,
         "diagnosis": {"right": 1, "same effect": 0, "unknown": 1, "wrong": 0},

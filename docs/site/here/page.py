@@ -32,7 +32,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "check/measures": ("max_abs", "largest", "scale_of", "worst_at"),
     "check/causes/patterns": ("Clues", "by_pattern", "names_of"),
     "io/percent": ("percent",), "lab/grader/tree": (),
-    "lab/grader/source": ("Source", "BANNED", "refusal"),
+    "lab/grader/source": ("LearnerFile", "BANNED", "refusal"),
     "lab/grader/grading": (), "lab/grader/diagnosis": (),
     "lab/grader/grade": ("grade_exercise",),
     "lab/grader/report": ("verdict", "to_dict", "folded"), "io/child/slopes": (),

@@ -41,7 +41,7 @@ def from_process(command: str | Sequence[str], *, names: Sequence[str] = (), sec
     dies, takes longer, or answers with other bytes than its shapes say: the next question then starts it anew.
     """
     words = [os.fspath(word) for word in ([command] if isinstance(command, str | os.PathLike) else command)]
-    kernel = _Kernel(words, list(names), seconds)
+    kernel = _Program(words, list(names), seconds)
     made = Checkable(Path(words[0]).stem, kernel.forward, kernel.backward)
     made.no_line = "check the same formulas as a NumPy pair, and a line may be named"
     if names:
@@ -50,7 +50,7 @@ def from_process(command: str | Sequence[str], *, names: Sequence[str] = (), sec
     return made
 
 
-class _Kernel:
+class _Program:
     """The program as a pair of NumPy's."""
 
     def __init__(self, command: list[str], names: list[str], seconds: float) -> None:

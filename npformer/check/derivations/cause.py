@@ -18,12 +18,11 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from npformer.check.causes import SearchTarget as Around
-from npformer.check.causes import repairs_of
+from npformer.check.causes import SearchTarget, repairs_of
 from npformer.check.causes.patterns import names_of
 from npformer.check.causes.trial import Trial
-from npformer.check.derivations.grammar import Derivation, Line
-from npformer.check.derivations.point import Point, aligned
+from npformer.check.derivations.grammar import Derivation, DerivationLine
+from npformer.check.derivations.point import DerivationPoint, aligned
 from npformer.check.measures import NEGLIGIBLE, max_abs
 from npformer.check.report import WRONG
 from npformer.typing import HostArray, HostArrays
@@ -32,16 +31,16 @@ from npformer.typing import HostArray, HostArrays
 ALIKE = 1e-7
 
 
-class Claim(NamedTuple):
+class LineAtPoint(NamedTuple):
     """A line's numbers at a point, and the measured ones, both None if there are none; why there are none."""
 
-    point: Point
+    point: DerivationPoint
     claimed: Any
     truth: Any
     failed: str
 
 
-class Cause(NamedTuple):
+class WrongLine(NamedTuple):
     """The first wrong line, and what is known of its mistake."""
 
     line: int
@@ -50,8 +49,8 @@ class Cause(NamedTuple):
 
 
 def cause_of(
-    derivation: Derivation, at: int, claims: Sequence[Claim], known: Sequence[Mapping[str, Any]], problem: str
-) -> Cause:
+    derivation: Derivation, at: int, claims: Sequence[LineAtPoint], known: Sequence[Mapping[str, Any]], problem: str
+) -> WrongLine:
     """Explain the wrong line at an index of the backward; known: what it may use, at each point."""
     line = derivation.backward[at]
     told, number = [f"{line.name}: {problem}"] if problem else [], line.number
@@ -63,10 +62,10 @@ def cause_of(
         told.append(place)
     told = told or [_throughout(line, known, claims) or _sum_of(derivation, line.of)]
     name = next(each.name for each in derivation.backward if each.number == number)
-    return Cause(number, name, tuple(told))
+    return WrongLine(number, name, tuple(told))
 
 
-def _throughout(line: Line, known: Sequence[Mapping[str, Any]], claims: Sequence[Claim]) -> str:
+def _throughout(line: DerivationLine, known: Sequence[Mapping[str, Any]], claims: Sequence[LineAtPoint]) -> str:
     """A name that lacks a factor wherever it stands in the line."""
     arrays = [name for name, value in known[0].items() if np.ndim(value)]
     for name, factor in itertools.product(sorted(line.uses.intersection(arrays)), arrays if line.of else ()):
@@ -91,7 +90,7 @@ def _sum_of(derivation: Derivation, of: Any) -> str:
     return f"{of} is used by {places}: d{of} is {terms}, summed over all entries that it reaches"
 
 
-def _seen(derivation: Derivation, line: Line, claims: Sequence[Claim]) -> list[str]:
+def _seen(derivation: Derivation, line: DerivationLine, claims: Sequence[LineAtPoint]) -> list[str]:
     """What the numbers themselves tell."""
     if isinstance(line.of, tuple):
         a, b = line.of
@@ -108,7 +107,7 @@ def _seen(derivation: Derivation, line: Line, claims: Sequence[Claim]) -> list[s
     return _ways(derivation, line, claims) or alone or _own_entries(line, claims)
 
 
-def _ways(derivation: Derivation, line: Line, claims: Sequence[Claim]) -> list[str]:
+def _ways(derivation: Derivation, line: DerivationLine, claims: Sequence[LineAtPoint]) -> list[str]:
     """The ways from the name to the loss that the claim lacks, or takes with another factor; none if it is no sum."""
     of, users, told = str(line.of), derivation.users(str(line.of)), []
     fits = [_fit(a, [point.way(of, user.name) for user in users]) for point, a, *_ in claims]
@@ -126,7 +125,7 @@ def _ways(derivation: Derivation, line: Line, claims: Sequence[Claim]) -> list[s
     return told
 
 
-def _names(factor: float, point: Point) -> list[str]:
+def _names(factor: float, point: DerivationPoint) -> list[str]:
     """The names of a factor at a point, from numbers and sizes; then its digits."""
     roots = {f"√{letter}": size**0.5 for letter, size in point.sizes.items()}
     return [*names_of(factor, point.sizes | roots), f"{factor:.6g}"]
@@ -144,11 +143,11 @@ def _fit(a: HostArray, ways: Sequence[HostArray]) -> dict[int, float]:
     return dict(zip(own, map(float, solved), strict=True)) if is_sum else {}
 
 
-def _own_entries(line: Line, claims: Sequence[Claim]) -> list[str]:
+def _own_entries(line: DerivationLine, claims: Sequence[LineAtPoint]) -> list[str]:
     """That the claim takes of a later value only the entry in each one's own place: of its Jacobian the diagonal."""
     of = str(line.of)
 
-    def is_own(point: Point, later: str, a: HostArray) -> bool:
+    def is_own(point: DerivationPoint, later: str, a: HostArray) -> bool:
         own = aligned(point.total(later, of), np.shape(point.values[later]), own=True)
         return a.size > 1 and own.shape == a.shape and _alike(a, np.asarray(point.truth(later) * own))
 
@@ -159,7 +158,7 @@ def _own_entries(line: Line, claims: Sequence[Claim]) -> list[str]:
     return []
 
 
-def _shapes(line: Line, claims: Sequence[Claim]) -> list[str]:
+def _shapes(line: DerivationLine, claims: Sequence[LineAtPoint]) -> list[str]:
     """What a claim of another shape lacks."""
     for axis, keep in itertools.product(range(max(a.ndim for _, a, *_ in claims)), (True, False)):
         if all(axis < a.ndim and _alike(a.sum(axis=axis, keepdims=keep), n) for _, a, n, _ in claims):
@@ -173,7 +172,7 @@ def _alike(x: HostArray, y: HostArray) -> bool:
     return x.shape == y.shape and max_abs(x - y) <= ALIKE * max_abs(y)
 
 
-def _repair(derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]], claims: Sequence[Claim]) -> str:
+def _repair(derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]], claims: Sequence[LineAtPoint]) -> str:
     """The change of the line, or of the author's own lines above, that makes it right at all points; "" for none.
 
     A simple change of the line itself comes first: its own lines may be right, and used by others.
@@ -187,7 +186,7 @@ def _repair(derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]],
 
 def _change(
     derivation: Derivation, name: str, function: FunctionType, is_brief: bool, known: Sequence[Mapping[str, Any]],
-    claims: Sequence[Claim],
+    claims: Sequence[LineAtPoint],
 ) -> str:  # fmt: skip
     """The change of a function that gives a line's value."""
     lines = [line._replace(number=number) for number, line in enumerate(derivation.forward, 2)]
@@ -208,14 +207,14 @@ def _change(
         return {name: "right" if found.shape == truth.shape and max_abs(found - truth) <= ALIKE * size else WRONG}
 
     heres: Any = [SimpleNamespace(number=i, tensors=truth, symmetric=lambda g: g) for i, truth in enumerate(truths)]
-    around = Around(heres[0], (), truths[:1], {}, {name}, lambda: heres[1:], verdicts)
+    around = SearchTarget(heres[0], (), truths[:1], {}, {name}, lambda: heres[1:], verdicts)
     found, _ = repairs_of(around, [name], is_brief, [Trial(function, forward, run)])
     by_chance = rf"[<>]=? (?:{'|'.join(derivation.letters)})\b" if derivation.letters else r"\.shape"  # of these sizes
     place = next((each.place for each in found if not re.search(by_chance, each.place)), "")
     return re.sub(r"^(line \d+) of \w+", r"\1", place)
 
 
-def _with_own(derivation: Derivation, at: int) -> list[Line]:
+def _with_own(derivation: Derivation, at: int) -> list[DerivationLine]:
     """The line, after the author's own lines that it needs."""
     line = derivation.backward[at]
     lines, needed = [line], set(line.uses)
@@ -226,7 +225,7 @@ def _with_own(derivation: Derivation, at: int) -> list[Line]:
     return lines
 
 
-def _made(lines: Sequence[Line], known: Iterable[str]) -> FunctionType:
+def _made(lines: Sequence[DerivationLine], known: Iterable[str]) -> FunctionType:
     """Lines, with their numbers, as a function of the names known that they do not set."""
     arguments = [name for name in known if name not in {line.name for line in lines}]
     rows = [f"def derived({', '.join(arguments)}):", *[""] * (lines[-1].number - 1)]

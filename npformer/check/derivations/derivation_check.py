@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.derivations.cause import Cause, Claim, cause_of
-from npformer.check.derivations.grammar import Derivation, Line
-from npformer.check.derivations.point import Point, aligned, points_of
+from npformer.check.derivations.cause import LineAtPoint, WrongLine, cause_of
+from npformer.check.derivations.grammar import Derivation, DerivationLine
+from npformer.check.derivations.point import DerivationPoint, aligned, points_of
 from npformer.check.measures import NEGLIGIBLE, max_abs
 from npformer.errors import DataError
 
@@ -36,7 +36,7 @@ class Judged(NamedTuple):
     """The lines; the first wrong one, with its cause; inputs whose gradient nobody derived."""
 
     lines: tuple[JudgedLine, ...]
-    cause: Cause | None
+    cause: WrongLine | None
     left: tuple[str, ...]
 
     @property
@@ -70,7 +70,7 @@ def judge(derivation: Derivation) -> Judged:
     return Judged(tuple(lines), cause, tuple(left))
 
 
-def _claim(point: Point, line: Line, values: Mapping[str, Any]) -> Claim:
+def _claim(point: DerivationPoint, line: DerivationLine, values: Mapping[str, Any]) -> LineAtPoint:
     """What a line gives at a point, and what it should."""
     truth, claimed, failed = None, None, ""
     if isinstance(line.of, tuple):
@@ -84,10 +84,10 @@ def _claim(point: Point, line: Line, values: Mapping[str, Any]) -> Claim:
     except Exception as error:
         needed = "" if truth is None else f"; {line.name} is to be {point.named(truth.shape)}"
         failed = f"it cannot be computed: {point.why_not(line, values, error)}{needed}"
-    return Claim(point, claimed, truth, failed)
+    return LineAtPoint(point, claimed, truth, failed)
 
 
-def _verdict(line: Line, claims: Sequence[Claim]) -> tuple[str, str]:
+def _verdict(line: DerivationLine, claims: Sequence[LineAtPoint]) -> tuple[str, str]:
     if line.is_blank:
         return BLANK, ""
     for point, claimed, truth, failed in claims:

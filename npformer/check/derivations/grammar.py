@@ -63,7 +63,7 @@ class Input(NamedTuple):
     below: ast.expr | None  # of whole numbers
 
 
-class Line(NamedTuple):
+class DerivationLine(NamedTuple):
     """name = expression. In the backward, ``of`` is what it is compared with: a name, or (A, B) for partial(A, B)."""
 
     number: int
@@ -87,8 +87,8 @@ class Derivation(NamedTuple):
 
     path: str
     inputs: tuple[Input, ...]
-    forward: tuple[Line, ...]
-    backward: tuple[Line, ...]
+    forward: tuple[DerivationLine, ...]
+    backward: tuple[DerivationLine, ...]
     letters: tuple[str, ...]
 
     @property
@@ -100,11 +100,11 @@ class Derivation(NamedTuple):
     def output(self) -> str:
         return self.forward[-1].name
 
-    def line_of(self, name: str) -> Line:
+    def line_of(self, name: str) -> DerivationLine:
         """The forward's line that sets a name."""
         return next(line for line in self.forward if line.name == name)
 
-    def users(self, name: str) -> list[Line]:
+    def users(self, name: str) -> list[DerivationLine]:
         """The forward's lines that use a name."""
         return [line for line in self.forward if name in line.uses]
 
@@ -117,20 +117,20 @@ def read(text: str, path: str = "it") -> Derivation:
         raise _refused(path, error.lineno or 1, f"it is not Python: {error.msg}", text) from None
     except (RecursionError, MemoryError):
         raise _refused(path, 1, "a formula here or below is nested too deeply: write it in several lines", "") from None
-    reader = _Reader(path, text)
+    reader = _GrammarReader(path, text)
     for node in tree.body:
         reader.take(node)
     return reader.made()
 
 
-class _Reader:
+class _GrammarReader:
     """Takes one statement after another."""
 
     def __init__(self, path: str, text: str) -> None:
         self._path, self._text = path, text
         self._inputs: dict[str, Input] = {}
-        self._forward: dict[str, Line] = {}
-        self._backward: list[Line] = []
+        self._forward: dict[str, DerivationLine] = {}
+        self._backward: list[DerivationLine] = []
         self._letters: dict[str, None] = {}
         self._last = 0
 
@@ -150,7 +150,7 @@ class _Reader:
             case ast.Expr(ast.Compare(ast.Call(ast.Name("partial"), [ast.Name(a), ast.Name(b)], []), [ast.Eq()], [c])):
                 self._check(node, c)
                 self._expect_used(node, a, b)
-                self._append(node, Line(node.lineno, f"partial({a}, {b})", c, (a, b)))
+                self._append(node, DerivationLine(node.lineno, f"partial({a}, {b})", c, (a, b)))
             case ast.Assign([ast.Subscript()]) | ast.AugAssign(ast.Subscript()):
                 raise self._error(
                     node, "an entry cannot be set: write all entries as one formula, as with np.where or np.eye"
@@ -181,7 +181,7 @@ class _Reader:
 
     def _take_line(self, node: ast.stmt, name: str, value: ast.expr) -> None:
         self._check(node, value)
-        known, line = {*self._inputs, *self._forward}, Line(node.lineno, name, value)
+        known, line = {*self._inputs, *self._forward}, DerivationLine(node.lineno, name, value)
         if name in {*self._letters, "np", "partial"}:
             raise self._error(node, f"{name} is a size or a function and cannot be set: use another name")
         is_backward = any(
@@ -199,7 +199,7 @@ class _Reader:
             raise self._error(node, f"{name} is of the forward; expected another name here, such as d{name}")
         self._append(node, line._replace(of=name[1:] if name[:1] == "d" and name[1:] in known else None))
 
-    def _append(self, node: ast.stmt, line: Line) -> None:
+    def _append(self, node: ast.stmt, line: DerivationLine) -> None:
         """Take a line of the backward."""
         self._expect_one_output()
         mine = {each.name for each in self._backward if not isinstance(each.of, tuple)}

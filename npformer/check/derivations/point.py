@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.derivations.grammar import Derivation, Input, Line
+from npformer.check.derivations.grammar import Derivation, DerivationLine, Input
 from npformer.check.fitness import fitness
 from npformer.check.measures import largest, max_abs
 from npformer.check.oracles import COMPLEX_H, Oracle, unit, units
@@ -31,7 +31,7 @@ _PARTIAL = re.compile(r"\bpartial\((\w+), (\w+)\)")
 _NAMES = {"__builtins__": {"__import__": __import__}, "np": np}
 
 
-class Point:
+class DerivationPoint:
     """Values of the forward, the gradients of its names, and how each line of it changes with what it uses."""
 
     def __init__(self, derivation: Derivation, number: int) -> None:
@@ -52,7 +52,7 @@ class Point:
         self._truths: HostArrays = {derivation.output: self.upstream}
         self._slopes: dict[tuple[str, str], HostArray] = {}
 
-    def _run(self, lines: Sequence[Line], values: dict[str, Any]) -> None:
+    def _run(self, lines: Sequence[DerivationLine], values: dict[str, Any]) -> None:
         for line in lines:
             try:
                 value = self.evaluate(line, values)
@@ -60,11 +60,11 @@ class Point:
             except Exception as error:
                 raise self._error(line, f"cannot be computed: {self.why_not(line, values, error)}") from None
 
-    def _error(self, line: Line, what: str) -> DataError:
+    def _error(self, line: DerivationLine, what: str) -> DataError:
         sizes = ", ".join(f"{letter} = {size}" for letter, size in self.sizes.items())
         return DataError(f"{self.derivation.path}, line {line.number}: {line.name} {what}\n  at the sizes {sizes}")
 
-    def why_not(self, line: Line, values: Mapping[str, Any], error: Exception) -> str:
+    def why_not(self, line: DerivationLine, values: Mapping[str, Any], error: Exception) -> str:
         """Why a line cannot be computed: of arrays that do not fit, the shapes."""
         message = f"{type(error).__name__}: {error}"
         arrays = [name for name in sorted(line.uses) if np.ndim(values.get(name, 0))]
@@ -82,7 +82,7 @@ class Point:
         letters = {size: letter for letter, size in self.sizes.items()}
         return f"({', '.join(str(letters.get(n, n)) for n in shape)}{',' * (len(shape) == 1)})"
 
-    def evaluate(self, line: Line, values: Mapping[str, Any]) -> Any:
+    def evaluate(self, line: DerivationLine, values: Mapping[str, Any]) -> Any:
         """A line's expression, of these values."""
         with np.errstate(all="ignore"):
             return eval(
@@ -121,12 +121,12 @@ class Point:
         """The derivative of a by b through every line between them, in the same shape."""
         return measured(self._as_function(a, b, self.after(b)), self.number(b), np.shape(self.values[a]))
 
-    def after(self, name: str) -> list[Line]:
+    def after(self, name: str) -> list[DerivationLine]:
         """The forward's lines after that of a name."""
         at = self.derivation.nodes.index(name)
         return [line for line in self.derivation.forward if self.derivation.nodes.index(line.name) > at]
 
-    def _as_function(self, a: str, b: str, lines: Sequence[Line]) -> Callable[[Any], Any]:
+    def _as_function(self, a: str, b: str, lines: Sequence[DerivationLine]) -> Callable[[Any], Any]:
         """a as a function of b, by these lines."""
 
         def made(x: Any) -> Any:
@@ -169,12 +169,12 @@ def _places(places: HostArray, shape: Shape) -> list[HostArray]:
     return [at if length > 1 else np.zeros_like(at) for at, length in zip(own, shape, strict=True)]
 
 
-def points_of(derivation: Derivation) -> list[Point]:
+def points_of(derivation: Derivation) -> list[DerivationPoint]:
     """Points at several sizes; only the first if the forward runs at no others. Raises DataError if it never runs."""
-    points = [Point(derivation, 0)]
+    points = [DerivationPoint(derivation, 0)]
     for number in range(1, len(_LENGTHS[0])):
         with contextlib.suppress(DataError):
-            points.append(Point(derivation, number))
+            points.append(DerivationPoint(derivation, number))
     return points
 
 

@@ -23,7 +23,7 @@ class KernelError(NpformerError):
     """The kernel raised an exception, or returned something else than arrays; or its reference takes no such inputs."""
 
 
-class Reference(NamedTuple):
+class KernelReference(NamedTuple):
     """A REFERENCE.py: what it defines, and its text."""
 
     path: Path
@@ -53,11 +53,11 @@ class Reference(NamedTuple):
         return [n for n, x in zip(self.names, inputs, strict=True) if is_float(x) and n not in self.constant]
 
 
-class Task(NamedTuple):
+class KernelTask(NamedTuple):
     """A kernel, its reference, and the precision in which it is judged."""
 
     path: Path
-    reference: Reference
+    reference: KernelReference
     precision: str
 
     @property
@@ -67,7 +67,7 @@ class Task(NamedTuple):
         return hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
-def tasks_of(kernels: Sequence[str], against: str, precision: str) -> list[Task]:
+def tasks_of(kernels: Sequence[str], against: str, precision: str) -> list[KernelTask]:
     """A task for each kernel, those of a folder in the order of their names. Raises ConfigError and DataError.
 
     A file or a folder whose name begins with an underscore or a dot is no kernel.
@@ -81,18 +81,18 @@ def tasks_of(kernels: Sequence[str], against: str, precision: str) -> list[Task]
             raise DataError(f"{path}: expected a kernel's Python file, or a folder of them; there is none")
     if not paths:
         raise ConfigError(f"judge: expected Python files in {', '.join(kernels)}, got none")
-    known: dict[Path, Reference] = {}
+    known: dict[Path, KernelReference] = {}
     tasks = []
     for path in paths:
         operation, *words = path.stem.split("--")
         of = Path(against) / f"{operation}.py" if Path(against).is_dir() else Path(against)
         if of not in known:
             known[of] = reference_of(of, path)
-        tasks.append(Task(path, known[of], words[-1] if words and words[-1] in FORMATS else precision))
+        tasks.append(KernelTask(path, known[of], words[-1] if words and words[-1] in FORMATS else precision))
     return tasks
 
 
-def reference_of(path: Path, kernel: Path) -> Reference:
+def reference_of(path: Path, kernel: Path) -> KernelReference:
     """The reference in this file, for this kernel. Raises DataError if it cannot be used: if its gradient is wrong."""
     if not path.is_file():
         raise DataError(f"--against: expected a reference of {kernel.name}, got {path}; there is no such file")
@@ -109,7 +109,7 @@ def reference_of(path: Path, kernel: Path) -> Reference:
         target = (found["forward"], found["backward"]) if "backward" in found else found["forward"]
         names = tuple(parameter_names(found["forward"], len(drawn)))
         constant = tuple(found.get("CONSTANT", ()))
-        reference = Reference(
+        reference = KernelReference(
             path, path.read_bytes(), found["inputs"], target, names, constant,
             found.get("REGIMES", "all"), found.get("SIZES"),
         )  # fmt: skip

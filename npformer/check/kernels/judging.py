@@ -27,8 +27,8 @@ import numpy as np
 
 from npformer.check.check import gradcheck
 from npformer.check.inputs import as_tuple, is_float, like
-from npformer.check.kernels.files import KernelError, Task
-from npformer.check.kernels.process import Ended, KernelProcess
+from npformer.check.kernels.files import KernelError, KernelTask
+from npformer.check.kernels.process import KernelEnded, KernelProcess
 from npformer.check.report import UNCLEAR, WRONG, Report, Tried
 from npformer.check.rounding.formats import FORMATS, rounded
 from npformer.errors import NpformerError
@@ -43,14 +43,14 @@ SEEDS = (1, 2)  # of two draws of inputs
 LEAST = 30 * 2.0**-24
 
 
-def judged(task: Task, limits: Limits) -> dict[str, Any]:
+def judged(task: KernelTask, limits: Limits) -> dict[str, Any]:
     """The verdict on a kernel, for JSON, at most limits.seconds after this call and a moment."""
     began, reports = now(), list[Report]()
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             verdict, *causes = _judged(task, partial(KernelProcess, task, limits, began + limits.seconds), reports)
-    except Ended as ended:
+    except KernelEnded as ended:
         came = "wrong" if reports else "refused"
         verdict, causes = came if ended.is_its_own else "cannot tell", [str(ended)]
     except NpformerError as error:  # KernelError, and shapes that do not fit
@@ -63,7 +63,7 @@ def judged(task: Task, limits: Limits) -> dict[str, Any]:
     return row | {"causes": causes, "seconds": round(since(began), 3)} | parts
 
 
-def _judged(task: Task, start: partial[KernelProcess], reports: list[Report]) -> list[str]:
+def _judged(task: KernelTask, start: partial[KernelProcess], reports: list[Report]) -> list[str]:
     """The verdict, then its causes; reports: of the point, then with regimes."""
     of, precision = task.reference, FORMATS[task.precision]
     kind = task.precision if task.precision in ("float64", "float16") else "float32"

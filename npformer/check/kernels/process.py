@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from npformer.check.inputs import as_tuple, is_float
-from npformer.check.kernels.files import KernelError, Task
+from npformer.check.kernels.files import KernelError, KernelTask
 from npformer.io.child.values import decode
 from npformer.io.child_process import GRACE, ChildEnded, Limits, lent, python_child
 from npformer.io.seconds import now
@@ -22,7 +22,7 @@ SIGNS = {
 }
 
 
-class Ended(BaseException):
+class KernelEnded(BaseException):
     """The kernel's process has ended, or its time; no Exception, so that no check goes on without it."""
 
     def __init__(self, why: str, is_its_own: bool = True) -> None:
@@ -47,7 +47,7 @@ class KernelProcess:
     whether slopes are looked for. faults: what the kernel did that it should not have.
     """
 
-    def __init__(self, task: Task, limits: Limits, deadline: float) -> None:
+    def __init__(self, task: KernelTask, limits: Limits, deadline: float) -> None:
         self._reference, self._began, self._deadline = task.reference, now(), deadline
         self.faults: dict[str, None] = {}
         self.fill, self.watch, self._dropped, self._count = 0, False, list[int](), 0
@@ -103,7 +103,7 @@ class KernelProcess:
         """The kernel's answer to a call, and the value in it."""
         self._began = now()
         if self._began >= self._deadline:
-            raise Ended("the time was up before all was tried", is_its_own=False)
+            raise KernelEnded("the time was up before all was tried", is_its_own=False)
         dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
         given, arrays = lent(values)
         head = {"ask": call, "fill": self.fill, "watch": "near" * self.watch, "drop": dropped, **asked, **given}
@@ -121,13 +121,13 @@ class KernelProcess:
         self.faults |= dict.fromkeys(f"{call} {fault}" for fault in faults)
         return told, decode(told["form"], answered) if "form" in told else None
 
-    def _ended(self, call: str, how: str) -> Ended:
+    def _ended(self, call: str, how: str) -> KernelEnded:
         """Why there is no answer. A call that took most of the time that was left does not return."""
         if self._deadline - now() < 2 * GRACE:
             spent = now() - self._began
             is_its_own = spent > (self._deadline - self._began) / 2
-            return Ended(f"its {call} had not returned after {spent:.0f} s, when the time was up", is_its_own)
-        return Ended(f"its process ended in its {call} ({how})")
+            return KernelEnded(f"its {call} had not returned after {spent:.0f} s, when the time was up", is_its_own)
+        return KernelEnded(f"its process ended in its {call} ({how})")
 
 
 def _arrays(value: Any) -> tuple[HostArray | None, ...]:

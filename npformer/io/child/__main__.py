@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from fence import REFUSE, fence  # type: ignore[import-not-found]
 from limits import OWN, TimeLimit, library, limit  # type: ignore[import-not-found]
-from lines import Lines  # type: ignore[import-not-found]
+from lines import LineValues  # type: ignore[import-not-found]
 from measuring import Measuring  # type: ignore[import-not-found]
 from memory import Lent, Memory, fill_unwritten  # type: ignore[import-not-found]
 from numpy.lib.stride_tricks import as_strided
@@ -84,7 +84,7 @@ class Program:
         """The gradients; if follow, also what the function's lines set; if quiet, without its prints."""
         cache, inputs, seen = self._caches[asked["number"]]
         lent, (dy,) = self._lent(asked, arrays)
-        lines, seen = Lines(self._pair[1] if asked.get("follow") else None), seen if asked["watch"] else None
+        lines, seen = LineValues(self._pair[1] if asked.get("follow") else None), seen if asked["watch"] else None
         prints = contextlib.redirect_stdout(io.StringIO()) if asked.get("quiet") else contextlib.nullcontext()
         with prints, lines if asked.get("follow") else contextlib.nullcontext():
             result, out = self._called(1, (dy, cache), asked, seen)

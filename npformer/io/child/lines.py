@@ -12,7 +12,7 @@ import numpy as np
 STEPS = 2_000
 
 
-class Lines:
+class LineValues:
     """While it is entered, ``last`` gets the line that a name was set or changed in last, and a copy of its array.
 
     Names begin with d: gradients. Only the function's own frame is looked at. Of a call with too many steps nothing is

@@ -1,4 +1,4 @@
-"""The memory that a stranger's code reads and writes: arrays between guards, used again as soon as they are given back."""
+"""The memory that a stranger's code reads and writes: arrays between guards, used again when they are given back."""
 
 from __future__ import annotations
 

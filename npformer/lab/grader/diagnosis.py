@@ -17,10 +17,10 @@ import numpy as np
 from npformer.check.causes.mutants import Mutant, mutants
 from npformer.check.causes.patterns import NUMBERS, Clues, by_pattern, names_of
 from npformer.check.measures import max_abs
-from npformer.lab.grader.exercises import HINTS, Case, Exercise
-from npformer.lab.grader.grading import LATE, Compared, Finding, Result
+from npformer.lab.grader.exercises import HINTS, Exercise, ExerciseCase
+from npformer.lab.grader.grading import LATE, ComparedTensor, Finding, Result
 from npformer.lab.grader.parts import FUNCTIONS
-from npformer.lab.grader.source import Source
+from npformer.lab.grader.source import LearnerFile
 from npformer.lab.grader.tree import as_tuple, named
 
 Hints = Sequence[str]
@@ -48,7 +48,7 @@ class Wrong(NamedTuple):
     exercise: Exercise
     gradient: str
     outcomes: Sequence[Result]
-    compared: Sequence[Compared]
+    compared: Sequence[ComparedTensor]
 
 
 def told(kind: str, **words: Any) -> Hints:
@@ -124,7 +124,7 @@ def _typical(wrong: Wrong) -> Fault | None:
     return None
 
 
-def mistaken(exercise: Exercise, case: Case, code: str) -> dict[str, Any]:
+def mistaken(exercise: Exercise, case: ExerciseCase, code: str) -> dict[str, Any]:
     """The gradients that a mistake's code makes of a case, by name.
 
     It has the names of the case: arguments, upstream gradients (dy, …), outputs (y, …), true gradients (dx, …), cache.
@@ -245,7 +245,7 @@ def _agree(x: Any, y: Any) -> bool:
 
 
 def faults_of(
-    exercise: Exercise, source: Source, outcomes: Sequence[Result], findings: Sequence[Finding]
+    exercise: Exercise, source: LearnerFile, outcomes: Sequence[Result], findings: Sequence[Finding]
 ) -> Iterator[Fault]:
     """The faults: an exception, the forward, the order, the gradients from the output on, and conduct."""
     wrong = [finding.name for finding in findings if not finding.ok]

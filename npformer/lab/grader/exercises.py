@@ -111,7 +111,7 @@ def find(name: str) -> Exercise:
     return BY_NAME[name]
 
 
-class Case(NamedTuple):
+class ExerciseCase(NamedTuple):
     """Arguments of a forward, upstream gradients of its outputs, and the reference's results."""
 
     label: str
@@ -125,13 +125,15 @@ class Case(NamedTuple):
 
 
 @cache
-def cases_of(exercise: Exercise) -> tuple[Case, ...]:
+def cases_of(exercise: Exercise) -> tuple[ExerciseCase, ...]:
     """All cases of an exercise, with the same numbers at every call."""
     rng = np.random.default_rng(sum(map(ord, exercise.name)))
     return tuple(_case(exercise, rng, *told) for told in exercise.cases)
 
 
-def _case(exercise: Exercise, rng: np.random.Generator, label: str, given: str, sizes: Mapping[str, float]) -> Case:
+def _case(
+    exercise: Exercise, rng: np.random.Generator, label: str, given: str, sizes: Mapping[str, float]
+) -> ExerciseCase:
     arguments = eval(f"({given},)", _words(rng))
     defaults = [parameter.default for parameter in inspect.signature(exercise.forward).parameters.values()]
     arguments += tuple(defaults[len(arguments) :])
@@ -140,7 +142,7 @@ def _case(exercise: Exercise, rng: np.random.Generator, label: str, given: str, 
     upstream = drawn if isinstance(outputs, tuple) else np.asarray(drawn[0])
     tokens = {"B·T": sizes.get("B", 1) * sizes.get("T", 1)}
     gradients = exercise.backward(upstream, kept)
-    return Case(label, arguments, upstream, outputs, gradients, kept, {**sizes, **tokens}, "gaps" in label)
+    return ExerciseCase(label, arguments, upstream, outputs, gradients, kept, {**sizes, **tokens}, "gaps" in label)
 
 
 def _words(rng: np.random.Generator) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from npformer.lab.grader.grading import (
     conduct_findings,
     forward_findings,
 )
-from npformer.lab.grader.line_by_line import Lines, lines_of
-from npformer.lab.grader.runner import Run, run
-from npformer.lab.grader.source import Source, exercises_in, read_source, refusal
+from npformer.lab.grader.line_by_line import ComparedLines, lines_of
+from npformer.lab.grader.runner import LearnerRun, run
+from npformer.lab.grader.source import LearnerFile, exercises_in, read_source, refusal
 
 RIGHT, WRONG, NOT_BEGUN = "right", "wrong", "not begun"
 ORACLE_CASES = 2  # number of cases on which the derivative of a learner's own forward is measured
@@ -38,7 +38,7 @@ class Grade:
     status: str  # RIGHT, WRONG or NOT_BEGUN
     findings: Sequence[Finding]
     faults: Sequence[Fault] = ()  # why it is not right, the first thing to see to first
-    lines: Lines | None = None  # of a wrong backward whose forward is the template's: the first wrong line
+    lines: ComparedLines | None = None  # of a wrong backward whose forward is the template's: the first wrong line
     printed: str = ""
     printed_more: int = 0
     warnings: Sequence[dict[str, Any]] = ()
@@ -60,7 +60,7 @@ def grade_file(path: Path, forced: str | None = None, limits: Limits | None = No
         yield grade_exercise(exercise, source, wanted, limits or Limits())
 
 
-def grade_exercise(exercise: Exercise, source: Source, beside: Sequence[Exercise], limits: Limits) -> Grade:
+def grade_exercise(exercise: Exercise, source: LearnerFile, beside: Sequence[Exercise], limits: Limits) -> Grade:
     """Grade one exercise of a file that has these beside it. Raises DataError if no report can be made."""
     cases = cases_of(exercise)
     happened = run(exercise, source, beside, cases, limits, oracle=False)
@@ -82,7 +82,7 @@ def grade_exercise(exercise: Exercise, source: Source, beside: Sequence[Exercise
     return Grade(exercise, status, findings, faults, lines, happened.printed, happened.printed_more, warned)
 
 
-def _expect_runs(exercise: Exercise, source: Source, happened: Run, limits: Limits) -> None:
+def _expect_runs(exercise: Exercise, source: LearnerFile, happened: LearnerRun, limits: Limits) -> None:
     """Raise DataError if no report can be made."""
     if happened.refused:
         raise DataError(refusal(source, happened.refused["refused"], happened.refused["line"]))
@@ -95,7 +95,7 @@ def _expect_runs(exercise: Exercise, source: Source, happened: Run, limits: Limi
             raise DataError(f"{source.path}: {function}: {expected}")
 
 
-def _why_not_loaded(source: Source, happened: Run, limits: Limits) -> str:
+def _why_not_loaded(source: LearnerFile, happened: LearnerRun, limits: Limits) -> str:
     late, failure = f"its top level did not come to an end within {limits.seconds:g} s", happened.failure
     if failure:
         where = source.at(failure["line"], "\n  ")
@@ -108,7 +108,7 @@ def _why_not_loaded(source: Source, happened: Run, limits: Limits) -> str:
     return late if happened.killed else ended
 
 
-def _stopped(exercise: Exercise, source: Source, happened: Run, limits: Limits) -> Iterator[Finding]:
+def _stopped(exercise: Exercise, source: LearnerFile, happened: LearnerRun, limits: Limits) -> Iterator[Finding]:
     """The finding that the run did not finish."""
     step = "it" if happened.step == "load" else f"{exercise.name}_{happened.step}"
     late = [result.failure for result in happened.results if result.failure.get("type") == LATE]
@@ -124,7 +124,7 @@ def _stopped(exercise: Exercise, source: Source, happened: Run, limits: Limits) 
 
 
 def _measure_own_forward(
-    exercise: Exercise, source: Source, beside: Sequence[Exercise], outcomes: Sequence[Result], limits: Limits
+    exercise: Exercise, source: LearnerFile, beside: Sequence[Exercise], outcomes: Sequence[Result], limits: Limits
 ) -> None:
     """If the learner's forward is another function, compare the backward with that function's derivative."""
     other = [t for t in outcomes if t.other_forward]

@@ -11,8 +11,8 @@ import numpy as np
 from npformer.check.measures import largest, max_abs, scale_of, worst_at
 from npformer.io.percent import percent
 from npformer.io.terminal import counted
-from npformer.lab.grader.exercises import Case, Exercise
-from npformer.lab.grader.source import Source
+from npformer.lab.grader.exercises import Exercise, ExerciseCase
+from npformer.lab.grader.source import LearnerFile
 from npformer.lab.grader.tree import as_tuple, named
 from npformer.typing import HostArray, HostArrays
 
@@ -41,7 +41,7 @@ SINGLE = 1e-4
 LATE, BLANK = "TimeLimit", "NotImplementedError"
 
 
-class Compared(NamedTuple):
+class ComparedTensor(NamedTuple):
     """One tensor on one case: the claimed value, the right value, and the kind of error ("" if none)."""
 
     claimed: Any
@@ -54,9 +54,9 @@ class Compared(NamedTuple):
 class Result:
     """One case: the outputs and gradients returned, by name, or the reason why there are none."""
 
-    case: Case
-    outputs: dict[str, Compared] = field(default_factory=dict)
-    gradients: dict[str, Compared] = field(default_factory=dict)
+    case: ExerciseCase
+    outputs: dict[str, ComparedTensor] = field(default_factory=dict)
+    gradients: dict[str, ComparedTensor] = field(default_factory=dict)
     returned: tuple[Any, ...] = ()  # what backward returned, before it is taken apart by name
     complaint: str = ""  # the result has the wrong structure
     failure: dict[str, Any] = field(default_factory=dict)  # an exception in the learner's code
@@ -97,7 +97,7 @@ class Result:
             self.complaint = f"{exercise.name}_backward: expected to return {wanted}, got {error.args[0]}"
 
 
-def compared(names: tuple[str, ...], claimed: Any, truth: Any) -> dict[str, Compared]:
+def compared(names: tuple[str, ...], claimed: Any, truth: Any) -> dict[str, ComparedTensor]:
     """Compare each leaf. Raises ValueError, with the value found, if the structure differs."""
     right = named(names, truth)
     if len(as_tuple(claimed)) != len(names):
@@ -113,20 +113,20 @@ def compared(names: tuple[str, ...], claimed: Any, truth: Any) -> dict[str, Comp
     return {name: compare(came[name], np.asarray(right[name]), most) for name in right}
 
 
-def compare(claimed: Any, truth: HostArray, most: float, tolerance: float = TOLERANCE) -> Compared:
+def compare(claimed: Any, truth: HostArray, most: float, tolerance: float = TOLERANCE) -> ComparedTensor:
     """Compare one claimed tensor with the true one; most: the largest absolute entry of the whole case."""
     if isinstance(claimed, bool | int | float):
         claimed = np.asarray(claimed)
     if not isinstance(claimed, np.ndarray):
-        return Compared(claimed, truth, "kind", 0.0)
+        return ComparedTensor(claimed, truth, "kind", 0.0)
     if claimed.shape != truth.shape:
-        return Compared(claimed, truth, "shape", 0.0)
+        return ComparedTensor(claimed, truth, "shape", 0.0)
     if not np.all(np.isfinite(claimed)):
-        return Compared(claimed, truth, "not finite", float("inf"))
+        return ComparedTensor(claimed, truth, "not finite", float("inf"))
     error = max_abs(claimed - truth) / scale_of(truth, most)
     single = claimed.dtype.kind == "f" and claimed.dtype.itemsize < 8
     problem = "numbers" if error > SINGLE else "precision" if single or error > tolerance else ""
-    return Compared(claimed, truth, problem, error)
+    return ComparedTensor(claimed, truth, problem, error)
 
 
 def against_own_forward(outcome: Result, slopes: HostArrays) -> None:
@@ -157,7 +157,7 @@ class Finding(NamedTuple):
     lacks: str = "is not right"  # the verdict's words, if the finding does not hold
 
 
-def forward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Result]) -> Iterator[Finding]:
+def forward_findings(exercise: Exercise, source: LearnerFile, outcomes: Sequence[Result]) -> Iterator[Finding]:
     """Whether the forward computes the exercise's function."""
     complaints = [t.complaint for t in outcomes if t.complaint and not t.outputs]
     failed = [t for t in outcomes if t.failure.get("step") == "forward" and t.failure["type"] != LATE]
@@ -176,7 +176,7 @@ def forward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Resu
         yield Finding("forward", True, f"computes what it should, on {counted(len(done), 'input')}")
 
 
-def backward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Result]) -> Iterator[Finding]:
+def backward_findings(exercise: Exercise, source: LearnerFile, outcomes: Sequence[Result]) -> Iterator[Finding]:
     """Each gradient, or the reason why it was not computed."""
     tried = [t for t in outcomes if t.outputs and t.failure.get("type") != LATE]
     if tried and all(t.failure.get("type") == BLANK for t in tried):
@@ -219,7 +219,7 @@ def _gradient(name: str, outcomes: Sequence[Result]) -> Finding:
     return _wrong(name, text + _where(bad, outcomes), name, worst, c)
 
 
-def _wrong(name: str, text: str, tensor: str, worst: Result, c: Compared) -> Finding:
+def _wrong(name: str, text: str, tensor: str, worst: Result, c: ComparedTensor) -> Finding:
     """A tensor is wrong; shown is the row of the worst place, expected and given."""
     lacks = "is not precise" if c.problem == "precision" else "is not right"
     on = f"on “{worst.case.label}”"
@@ -241,7 +241,7 @@ def _row(x: HostArray) -> str:
     return " ".join(f"{value:>10.4g}" for value in x.tolist())
 
 
-def _imprecise(c: Compared) -> str:
+def _imprecise(c: ComparedTensor) -> str:
     """The words for numbers that are right, but not to float64 precision; float32 is told by its numbers, too."""
     claimed = np.asarray(c.claimed)
     with np.errstate(over="ignore"):
@@ -271,7 +271,7 @@ def conduct_findings(exercise: Exercise, outcomes: Sequence[Result]) -> Iterator
 
 
 def _failure(
-    exercise: Exercise, source: Source, failed: Sequence[Result], step: str, among: Sequence[Result]
+    exercise: Exercise, source: LearnerFile, failed: Sequence[Result], step: str, among: Sequence[Result]
 ) -> Finding:
     """An exception in the learner's code, its line, and the shapes of inputs and upstream gradients."""
     event, case = failed[0].failure, failed[0].case

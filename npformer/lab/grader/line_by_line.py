@@ -16,10 +16,10 @@ import numpy as np
 
 from npformer.check.derivations.point import measured
 from npformer.check.measures import max_abs
-from npformer.lab.grader.exercises import Case, Exercise
+from npformer.lab.grader.exercises import Exercise, ExerciseCase
 from npformer.lab.grader.grading import Result
 from npformer.lab.grader.parts import TEXTS
-from npformer.lab.grader.source import Source
+from npformer.lab.grader.source import LearnerFile
 from npformer.lab.grader.tree import as_tuple
 from npformer.typing import HostArray
 
@@ -27,7 +27,7 @@ from npformer.typing import HostArray
 NEAR = 1e-6
 
 
-class Lines(NamedTuple):
+class ComparedLines(NamedTuple):
     """The names that were compared, in the order of their lines; the first wrong one is the last, and has its line."""
 
     compared: tuple[str, ...]
@@ -35,7 +35,7 @@ class Lines(NamedTuple):
     on: str  # the case
 
 
-def lines_of(exercise: Exercise, source: Source, outcome: Result) -> Lines | None:
+def lines_of(exercise: Exercise, source: LearnerFile, outcome: Result) -> ComparedLines | None:
     """The comparison on one case; None if the forward is another one than the template's."""
     if _body(source.tree, exercise.functions[0]) != _given(exercise):
         return None
@@ -43,8 +43,8 @@ def lines_of(exercise: Exercise, source: Source, outcome: Result) -> Lines | Non
 
 
 def compared(
-    exercise: Exercise, case: Case, tree: ast.Module, lines: dict[str, tuple[int, Any]], returned: Sequence[Any]
-) -> Lines:
+    exercise: Exercise, case: ExerciseCase, tree: ast.Module, lines: dict[str, tuple[int, Any]], returned: Sequence[Any]
+) -> ComparedLines:
     """tree: with the backward; lines: name -> (line, encoded value), of it; returned: its results."""
     forward, names = _Forward(exercise, case), list[str]()
     results = dict(zip(exercise.gradients, zip(returned, as_tuple(case.gradients), strict=False), strict=False))
@@ -61,8 +61,8 @@ def compared(
             continue  # the share of some lines, to which those of others are added
         names.append(name)
         if not _is(value, truth):
-            return Lines(tuple(names), line, case.label)
-    return Lines(tuple(names), 0, case.label)
+            return ComparedLines(tuple(names), line, case.label)
+    return ComparedLines(tuple(names), 0, case.label)
 
 
 def _is(value: Any, truth: Any) -> bool:
@@ -74,7 +74,7 @@ def _is(value: Any, truth: Any) -> bool:
 class _Forward:
     """An exercise's forward at a case, statement by statement."""
 
-    def __init__(self, exercise: Exercise, case: Case) -> None:
+    def __init__(self, exercise: Exercise, case: ExerciseCase) -> None:
         *lines, last = _given(exercise)
         lines.append(f"y, _ = {last.removeprefix('return ')}")
         self._trees, self._codes = list(map(ast.parse, lines)), [compile(line, "<a line>", "exec") for line in lines]

@@ -21,7 +21,7 @@ from npformer.io.atomic_files import describe, write_atomically
 from npformer.io.printable import shell_words, visible
 from npformer.io.terminal import aligned, columns, counted
 from npformer.lab.grader.exercises import EXERCISES
-from npformer.lab.grader.source import LARGEST, Source, read_source
+from npformer.lab.grader.source import LARGEST, LearnerFile, read_source
 
 NAME = "npformer-progress.json"
 FORMAT = "npformer exercises 1"
@@ -30,7 +30,7 @@ MARKS = {DONE: "✓", IN_PROGRESS: "…", NOT_BEGUN: "·"}
 
 
 @dataclass
-class Entry:
+class ExerciseEntry:
     """One exercise: the number of gradings, the highest level of hint shown, whether it is solved."""
 
     attempts: int = 0
@@ -39,17 +39,17 @@ class Entry:
 
 
 @dataclass
-class Progress:
+class LearnerProgress:
     """All exercises tried, and the lessons read; problem: why the file could not be read; then nothing is written."""
 
     path: Path
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, ExerciseEntry] = field(default_factory=dict)
     lessons: dict[str, str] = field(default_factory=dict)  # number -> IN_PROGRESS or DONE
     problem: str = ""
 
     def record(self, name: str, ok: bool, hint: int) -> None:
         """Record an attempt at an exercise; a solved exercise stays solved."""
-        entry = self.entries.setdefault(name, Entry())
+        entry = self.entries.setdefault(name, ExerciseEntry())
         entry.attempts += 1
         if not entry.solved:
             entry.hint = max(entry.hint, hint)
@@ -68,22 +68,22 @@ class Progress:
         return ""
 
 
-def load(folder: Path) -> Progress:
+def load(folder: Path) -> LearnerProgress:
     """The progress in a folder; never raises."""
     path = folder / NAME
     try:
-        return Progress(path, *_read(json.loads(path.read_text(encoding="utf-8"))))
+        return LearnerProgress(path, *_read(json.loads(path.read_text(encoding="utf-8"))))
     except FileNotFoundError:
-        return Progress(path)
+        return LearnerProgress(path)
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         why = describe(error) if isinstance(error, OSError) else "it is not what npformer wrote"
         left = f"{NAME}: left as it is, progress is not recorded: {why}; move it away to begin anew"
-        return Progress(path, problem=left)
+        return LearnerProgress(path, problem=left)
 
 
-def _read(document: Any) -> tuple[dict[str, Entry], dict[str, str]]:
+def _read(document: Any) -> tuple[dict[str, ExerciseEntry], dict[str, str]]:
     """Exercises, those of other versions too, and lessons. Raises an error of any kind unless npformer wrote them."""
-    entries = {name: Entry(**entry) for name, entry in document["exercises"].items()}
+    entries = {name: ExerciseEntry(**entry) for name, entry in document["exercises"].items()}
     lessons = dict(document.get("lessons", {}))
     kinds = {tuple(map(type, astuple(entry))) for entry in entries.values()}
     if document["format"] != FORMAT or kinds - {(int, int, bool)} or {*lessons.values()} - {IN_PROGRESS, DONE}:
@@ -91,15 +91,15 @@ def _read(document: Any) -> tuple[dict[str, Entry], dict[str, str]]:
     return entries, lessons
 
 
-def state_of(name: str, progress: Progress, files: Mapping[str, Begun]) -> str:
+def state_of(name: str, progress: LearnerProgress, files: Mapping[str, Begun]) -> str:
     """DONE; IN_PROGRESS if it was graded or the folder has a file of it; NOT_BEGUN."""
-    entry = progress.entries.get(name, Entry())
+    entry = progress.entries.get(name, ExerciseEntry())
     if entry.solved:
         return DONE
     return IN_PROGRESS if entry.attempts or name in files else NOT_BEGUN
 
 
-def overview(progress: Progress, files: Mapping[str, Begun]) -> str:
+def overview(progress: LearnerProgress, files: Mapping[str, Begun]) -> str:
     """All exercises in order with their states; then the files of those in progress, and what to do next."""
     states = {exercise.name: state_of(exercise.name, progress, files) for exercise in EXERCISES}
     lines = aligned([
@@ -118,7 +118,7 @@ def overview(progress: Progress, files: Mapping[str, Begun]) -> str:
     return "\n".join([*lines, "", "; next: npformer grade ".join([done, *following])])
 
 
-def _detail(entry: Entry | None, file: Begun | None) -> str:
+def _detail(entry: ExerciseEntry | None, file: Begun | None) -> str:
     """Where an exercise in progress is, and how far."""
     tried = f"graded {counted(entry.attempts, 'time')}" if entry and entry.attempts else "not graded yet"
     if file is None:
@@ -149,7 +149,7 @@ def begun(folder: Path) -> dict[str, Begun]:
     return files
 
 
-def _sources(folder: Path) -> Iterator[Source]:
+def _sources(folder: Path) -> Iterator[LearnerFile]:
     """The folder's Python files that may hold an exercise: none that imports npformer, for npf.gradcheck."""
     for path in islice(sorted(folder.glob("*.py")), MOST_FILES):
         with suppress(OSError, DataError):
@@ -161,7 +161,7 @@ def _sources(folder: Path) -> Iterator[Source]:
                     yield source
 
 
-def _is_empty(source: Source, name: str) -> bool:
+def _is_empty(source: LearnerFile, name: str) -> bool:
     """Whether the function ends by raising NotImplementedError, as the template's does."""
     functions = [node for node in source.tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
     last = functions[-1].body[-1] if functions else None

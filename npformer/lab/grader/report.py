@@ -10,7 +10,7 @@ from npformer.io.terminal import columns
 from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.grade import NOT_BEGUN, Grade
 from npformer.lab.grader.grading import Finding
-from npformer.lab.grader.line_by_line import Lines
+from npformer.lab.grader.line_by_line import ComparedLines
 from npformer.lab.lessons.lessons import next_step
 
 #: The verdict's words for findings that are not gradients.
@@ -136,7 +136,7 @@ def _block(title: str, lines: list[str]) -> str:
     return "\n".join([f"  {title}", *(_clipped(f"    {line}") for line in lines)]) if lines else ""
 
 
-def _by_line(lines: Lines) -> str:
+def _by_line(lines: ComparedLines) -> str:
     """The first wrong line, and what was compared."""
     *right, last = lines.compared
     right = right if lines.line else [*right, last]

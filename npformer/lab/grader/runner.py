@@ -14,9 +14,9 @@ from npformer.check.measures import with_gaps
 from npformer.io.child.values import decode, mapped
 from npformer.io.child_process import GRACE, ChildEnded, ChildProcess, Limits, lent, python_child
 from npformer.io.seconds import now
-from npformer.lab.grader.exercises import Case, Exercise
+from npformer.lab.grader.exercises import Exercise, ExerciseCase
 from npformer.lab.grader.grading import Result
-from npformer.lab.grader.source import BANNED, Source
+from npformer.lab.grader.source import BANNED, LearnerFile
 from npformer.lab.grader.templates import parts_source
 from npformer.lab.grader.tree import paths
 
@@ -25,7 +25,7 @@ Ask = Callable[..., dict[str, Any]]
 
 
 @dataclass
-class Run:
+class LearnerRun:
     """A run of the learner's process, as far as it came, and its prints."""
 
     results: list[Result] = field(default_factory=list)  # of the cases that were reached
@@ -51,13 +51,18 @@ class _Failed(Exception):
 
 
 def run(
-    exercise: Exercise, source: Source, beside: Sequence[Exercise], cases: Sequence[Case], limits: Limits, oracle: bool
-) -> Run:
+    exercise: Exercise,
+    source: LearnerFile,
+    beside: Sequence[Exercise],
+    cases: Sequence[ExerciseCase],
+    limits: Limits,
+    oracle: bool,
+) -> LearnerRun:
     """Run one exercise of a file on these cases; beside are all exercises of the file, whose parts it may import.
 
     oracle: measure the derivative of the learner's forward, instead of calling its backward.
     """
-    found, process = Run(), python_child(source.path.parent)
+    found, process = LearnerRun(), python_child(source.path.parent)
     parts = parts_source(name for other in (exercise, *beside) for name in other.available)
     job = {
         "path": str(source.path.absolute()), "parts": parts, "allowed": sorted(exercise.available),
@@ -78,7 +83,7 @@ def run(
     return found
 
 
-def _asking(found: Run, process: ChildProcess, seconds: float) -> Ask:
+def _asking(found: LearnerRun, process: ChildProcess, seconds: float) -> Ask:
     """ask(call, named values, what else is asked), within so many seconds from now: the answer, with its value."""
     deadline = now() + seconds
 
@@ -98,7 +103,9 @@ def _asking(found: Run, process: ChildProcess, seconds: float) -> Ask:
     return ask
 
 
-def _run(found: Run, ask: Ask, exercise: Exercise, source: Source, cases: Sequence[Case], oracle: bool) -> None:
+def _run(
+    found: LearnerRun, ask: Ask, exercise: Exercise, source: LearnerFile, cases: Sequence[ExerciseCase], oracle: bool
+) -> None:
     asked = {"source": source.text, "module": "exercise", "pair": exercise.functions}
     try:
         found.signatures = ask("load", **asked, counts=[len(exercise.arguments), 2])["signatures"]
@@ -120,7 +127,7 @@ def _run(found: Run, ask: Ask, exercise: Exercise, source: Source, cases: Sequen
                 return
 
 
-def _try(found: Run, ask: Ask, exercise: Exercise, index: int) -> None:
+def _try(found: LearnerRun, ask: Ask, exercise: Exercise, index: int) -> None:
     """Forward, then backward twice: its calls are watched, then it is seen whether it changed its cache."""
     result = found.results[-1]
     given = (*result.case.arguments, result.case.upstream)
@@ -147,7 +154,7 @@ def _same(first: dict[str, Any], second: dict[str, Any]) -> bool:
     )
 
 
-def _leaves(exercise: Exercise, case: Case) -> list[tuple[str, list[Any], list[int]]]:
+def _leaves(exercise: Exercise, case: ExerciseCase) -> list[tuple[str, list[Any], list[int]]]:
     """(name of the gradient, path in the arguments, shape) of every array to be differentiated."""
     leaves = []
     for name in exercise.wrt:

@@ -24,7 +24,7 @@ BANNED = (
 
 
 @dataclass(frozen=True)
-class Source:
+class LearnerFile:
     """A parsed Python file: its text and the names defined at its top level."""
 
     path: Path
@@ -42,7 +42,7 @@ class Source:
         return f"{before}line {number}: {self.line(number)}" if number else ""
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> LearnerFile:
     """Read and parse a learner's file. Raises DataError if it is missing, no text, or not Python."""
     try:
         if path.stat().st_size > LARGEST:
@@ -62,7 +62,7 @@ def read_source(path: Path) -> Source:
         raise DataError(f"{path}: Python cannot read it\n{_marked(error)}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"{path}: Python cannot read it: {error}") from None
-    return Source(path, text, tree, frozenset(_names(tree.body)))
+    return LearnerFile(path, text, tree, frozenset(_names(tree.body)))
 
 
 def _marked(error: SyntaxError) -> str:
@@ -88,7 +88,7 @@ def _names(body: Sequence[ast.stmt]) -> Iterator[str]:
             yield from (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
 
-def exercises_in(source: Source, forced: str | None = None) -> list[Exercise]:
+def exercises_in(source: LearnerFile, forced: str | None = None) -> list[Exercise]:
     """The exercises whose pairs a file defines, in teaching order, or only the forced one.
 
     Raises DataError if there is none, or half of one; ConfigError if the forced one does not exist.
@@ -112,7 +112,7 @@ def _near(name: str, names: Set[str]) -> str:
     return "".join(difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.75))
 
 
-def _seen(source: Source, functions: Set[str]) -> str:
+def _seen(source: LearnerFile, functions: Set[str]) -> str:
     """The functions found instead, and a suggestion."""
     for name in sorted(source.names):
         near = _near(name, functions)
@@ -122,7 +122,7 @@ def _seen(source: Source, functions: Set[str]) -> str:
     return f"such as softmax_forward and softmax_backward, got {names}; `npformer grade --list` names the exercises"
 
 
-def refusal(source: Source, what: str, line: int | None) -> str:
+def refusal(source: LearnerFile, what: str, line: int | None) -> str:
     """The message for something forbidden in a solution."""
     reason = (
         "an exercise is solved with NumPy only (`from parts import …` brings the exercises before it)"

@@ -4,6 +4,6 @@
 terminal, with how far a learner is), ``page`` (for docs).
 """
 
-from npformer.lab.lessons.lessons import LESSONS, Lesson, Step, lesson
+from npformer.lab.lessons.lessons import LESSONS, Lesson, LessonStep, lesson
 
-__all__ = ["LESSONS", "Lesson", "Step", "lesson"]
+__all__ = ["LESSONS", "Lesson", "LessonStep", "lesson"]

@@ -8,7 +8,7 @@ from npformer.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Step:
+class LessonStep:
     """Something to do: a command, and what to look for in it. Without a command the text says what to do."""
 
     text: str
@@ -22,29 +22,31 @@ class Lesson:
     number: int
     title: str
     idea: str  # what one knows afterwards
-    read: tuple[Step, ...]
+    read: tuple[LessonStep, ...]
     exercises: tuple[str, ...]  # names, in their order
     bug: str  # id of the museum's bug to meet
     meet: str  # what to look for in it
-    see: tuple[Step, ...]
-    before: tuple[Step, ...] = ()  # what to do before the exercises
+    see: tuple[LessonStep, ...]
+    before: tuple[LessonStep, ...] = ()  # what to do before the exercises
     file: str = ""  # a file that the lesson brings in place of the exercise's template
 
     @property
-    def write(self) -> tuple[Step, ...]:
+    def write(self) -> tuple[LessonStep, ...]:
         """The steps that write and grade the exercises."""
         steps = list(self.before)
         for name in self.exercises:
             if not self.file:
-                steps.append(Step(f"Write {name}_backward in {name}.py.", f"npformer grade --template {name}"))
+                steps.append(LessonStep(f"Write {name}_backward in {name}.py.", f"npformer grade --template {name}"))
             path = self.file or f"{name}.py"
-            steps.append(Step("Grade it. The report ends with the way to a larger hint.", f"npformer grade {path}"))
+            steps.append(
+                LessonStep("Grade it. The report ends with the way to a larger hint.", f"npformer grade {path}")
+            )
         return tuple(steps)
 
     @property
-    def parts(self) -> tuple[tuple[str, tuple[Step, ...]], ...]:
+    def parts(self) -> tuple[tuple[str, tuple[LessonStep, ...]], ...]:
         """The four parts with their titles, without empty ones."""
-        meet = Step(self.meet, f"npformer museum show {self.bug}")
+        meet = LessonStep(self.meet, f"npformer museum show {self.bug}")
         parts = (("Read", self.read), ("Write", self.write), ("Meet a bug", (meet,)), ("See", self.see))
         return tuple((title, steps) for title, steps in parts if steps)
 
@@ -65,7 +67,7 @@ LESSONS: tuple[Lesson, ...] = (
         "the array's shape. A backward gets dy, the gradient of the output, and returns the gradients of the inputs. "
         "In y = x W + b each entry of W is used by every token, so its gradient is a sum over the tokens.",
         (
-            Step(
+            LessonStep(
                 "One operation, read whole: its formula, its derivation, and each line with the numbers that it made. "
                 "The code is npformer/functional/linear.py.",
                 "npformer explain linear",
@@ -75,7 +77,7 @@ LESSONS: tuple[Lesson, ...] = (
         "linear-bias-mean",
         "A mean in place of a sum. Which gradient is wrong, by which factor, and does training tell?",
         (
-            Step(
+            LessonStep(
                 "Each row compares a gradient with slopes that are measured on the forward alone. An error of 1e-16 is "
                 "rounding.",
                 "npformer gradcheck --only linear",
@@ -88,7 +90,7 @@ LESSONS: tuple[Lesson, ...] = (
         "Each output of a softmax depends on every input of its row, so the gradient of one input collects from all "
         "outputs. The matrix of all these derivatives is never built: its product with dy is one sum a row.",
         (
-            Step(
+            LessonStep(
                 "The forward alone, with its numbers. Derive the backward from it yourself.",
                 "npformer explain softmax --forward",
             ),
@@ -97,9 +99,9 @@ LESSONS: tuple[Lesson, ...] = (
         "softmax-no-shared",
         "The term that is missing is the sum that all entries of a row share.",
         (
-            Step(COMPARE.format("softmax"), "npformer explain softmax"),
-            Step("Masked entries are among the rows: their gradient is 0.", "npformer gradcheck --only softmax"),
-            Step(
+            LessonStep(COMPARE.format("softmax"), "npformer explain softmax"),
+            LessonStep("Masked entries are among the rows: their gradient is 0.", "npformer gradcheck --only softmax"),
+            LessonStep(
                 "Print dx.sum(axis=-1) in your backward: the grader shows what your file prints. Then take the shared "
                 "term out and look again."
             ),
@@ -110,13 +112,13 @@ LESSONS: tuple[Lesson, ...] = (
         "Layer normalisation",
         "x reaches y by three ways: directly, through the mean, and through the variance. Each way gives dx a term. "
         "Without one of them the loss still falls, and the mistake stays.",
-        (Step("Derive the backward yourself, as before.", "npformer explain layer_norm --forward"),),
+        (LessonStep("Derive the backward yourself, as before.", "npformer explain layer_norm --forward"),),
         ("layer_norm",),
         "layer-norm-no-variance",
         "Compare the two loss curves: would you have noticed?",
         (
-            Step(COMPARE.format("layer_norm"), "npformer explain layer_norm"),
-            Step(
+            LessonStep(COMPARE.format("layer_norm"), "npformer explain layer_norm"),
+            LessonStep(
                 "A shift or a scale of x changes no y. So dx has no part along 1 (its mean is 0) and none along x̂: "
                 "these are the two terms that are taken off.",
                 "npformer gradcheck --only layer_norm",
@@ -129,7 +131,7 @@ LESSONS: tuple[Lesson, ...] = (
         "Two matrix products with a softmax between them: lessons 1 and 2, put together. Undo the last line first. "
         "The factor 1/√D multiplies the scores on the way forward, so it comes back, once for q and once for k.",
         (
-            Step(
+            LessonStep(
                 "Three lines of the forward matter: scores, weights, output. Write the shape under each.",
                 "npformer explain attention --forward",
             ),
@@ -138,8 +140,8 @@ LESSONS: tuple[Lesson, ...] = (
         "attention-no-scale",
         "Adam divides by the gradient's size. What does that do to a wrong factor?",
         (
-            Step(COMPARE.format("attention"), "npformer explain attention"),
-            Step(
+            LessonStep(COMPARE.format("attention"), "npformer explain attention"),
+            LessonStep(
                 "A causal mask and padding hide keys from a query, and a hidden key passes it no gradient.",
                 'npformer gradcheck --only "attention: causal"',
             ),
@@ -152,20 +154,20 @@ LESSONS: tuple[Lesson, ...] = (
         "its own cache. One rule is new: a value that is used twice gets two gradients, and they are added. Every "
         "residual sum needs it.",
         (
-            Step("A sum and a norm as one operation, the end of each sub-layer.", "npformer explain post_norm"),
-            Step("npformer/layers/residual.py has the sum, npformer/layers/encoder_layer.py the layer."),
-            Step("docs/architecture.md follows a batch and its gradient through a model."),
+            LessonStep("A sum and a norm as one operation, the end of each sub-layer.", "npformer explain post_norm"),
+            LessonStep("npformer/layers/residual.py has the sum, npformer/layers/encoder_layer.py the layer."),
+            LessonStep("docs/architecture.md follows a batch and its gradient through a model."),
         ),
         ("feed_forward", "encoder_layer_post"),
         "residual-omitted",
         "The short way around the sub-layer carries most of the gradient. Is that seen in the curve?",
         (
-            Step(
+            LessonStep(
                 "One number of a gradient, and where it comes from: the ways through the sub-layers and past them are "
                 "listed under paths, and add up to it.",
                 "npformer explain transformer --at 'src_embedding.weight[3,2]'",
             ),
-            Step(
+            LessonStep(
                 "One row for x and one for each parameter of the layer. A mistake in one line spoils many rows.",
                 'npformer gradcheck --only "EncoderLayer: post, relu"',
             ),
@@ -177,15 +179,17 @@ LESSONS: tuple[Lesson, ...] = (
         "The backward begins at the loss: softmax minus one-hot, divided by the number of tokens that count. A step is "
         "forward, backward, clipping, Adam. Gradients are added to what is there, so each step begins with zeros.",
         (
-            Step("The loss, where the backward begins.", "npformer explain cross_entropy --forward"),
-            Step("npformer/training/step.py is the step; examples/train_by_hand.py is all of it in one short file."),
+            LessonStep("The loss, where the backward begins.", "npformer explain cross_entropy --forward"),
+            LessonStep(
+                "npformer/training/step.py is the step; examples/train_by_hand.py is all of it in one short file."
+            ),
         ),
         ("cross_entropy",),
         "gradients-not-zeroed",
         "The sum over all batches so far. Why does the loss not explode?",
         (
-            Step(COMPARE.format("cross_entropy"), "npformer explain cross_entropy"),
-            Step(
+            LessonStep(COMPARE.format("cross_entropy"), "npformer explain cross_entropy"),
+            LessonStep(
                 "The first loss is near ln V, the loss of guessing among V symbols. In attention.svg the strong cells "
                 "run from top right to bottom left: the decoder reads the word from its end.",
                 "npformer train reverse",
@@ -197,18 +201,18 @@ LESSONS: tuple[Lesson, ...] = (
         "Break it",
         "A check is worth what it finds. Break right code on purpose, say beforehand which gradient will be wrong, "
         "and see whether the check agrees. Then meet a bug that no gradient check can find.",
-        (Step("docs/proof.md says what each check sees, and what it cannot see."),),
+        (LessonStep("docs/proof.md says what each check sees, and what it cannot see."),),
         (),
         "causal-off",
         "Every gradient is right: it is the right gradient of another function. Which check finds it, and how?",
         (
-            Step("A copy of your layer_norm.py with one term of dx deleted: read the hint, and mend it again."),
-            Step(
+            LessonStep("A copy of your layer_norm.py with one term of dx deleted: read the hint, and mend it again."),
+            LessonStep(
                 "npformer's own backwards, each with one small mistake: a mutant. One is shown with its verdict. Which "
                 "of them needs a check to be found?",
                 "npformer museum mutants --sample 20",
             ),
-            Step(
+            LessonStep(
                 "Causality is an invariant: later tokens must not change earlier outputs.",
                 'npformer certify --only "Transformer: post, relu, untied"',
             ),
@@ -220,20 +224,20 @@ LESSONS: tuple[Lesson, ...] = (
         "A layer has a wrong gradient, and you do not know where. The backward runs from the last line of the forward "
         "to the first. Gradients that come out before the fault are right, so read the table in the order of the "
         "backward: the fault stands just before the first wrong one.",
-        (Step("docs/check_your_own_kernel.md explains the columns and the verdicts of the table."),),
+        (LessonStep("docs/check_your_own_kernel.md explains the columns and the verdicts of the table."),),
         ("encoder_layer_pre",),
         "pre-norm-stream-dropped",
         "A fault of the same layer, in another line. Which gradients does it spoil, and which not?",
         (
-            Step(
+            LessonStep(
                 "Mended, all rows are right, and the grader says so, too.",
                 f"npformer gradcheck --model {BROKEN_FILE}",
             ),
         ),
         before=(
-            Step("The layer with the fault, and its parts.", f"npformer lessons 8 --file {BROKEN_FILE}"),
-            Step("What the file imports.", "npformer grade parts.py --template parts"),
-            Step(
+            LessonStep("The layer with the fault, and its parts.", f"npformer lessons 8 --file {BROKEN_FILE}"),
+            LessonStep("What the file imports.", "npformer grade parts.py --template parts"),
+            LessonStep(
                 "Which rows are wrong? Before you read the diagnosis below the table, name the line of the backward; "
                 "then mend it.",
                 f"npformer gradcheck --model {BROKEN_FILE}",

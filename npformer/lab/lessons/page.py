@@ -8,7 +8,7 @@ from itertools import count
 from typing import TypeAlias
 
 from npformer.io.terminal import fill
-from npformer.lab.lessons.lessons import Lesson, Step
+from npformer.lab.lessons.lessons import Lesson, LessonStep
 
 WIDTH = 120
 #: A file of npformer in a sentence, which the page links.
@@ -38,7 +38,7 @@ def _question(number: int, question: str, answer: str) -> str:
     return f"{said}\n  <details><summary>The answer</summary>{answer}</details>\n"
 
 
-def _item(step: Step) -> str:
+def _item(step: LessonStep) -> str:
     text = FILE.sub(_link, step.text)
     return _filled(f"`{step.command}`. {text}" if step.command else text, "- ")
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 from npformer.io.terminal import aligned, fill
-from npformer.lab.grader.progress import DONE, IN_PROGRESS, MARKS, NOT_BEGUN, Begun, Progress, state_of
-from npformer.lab.lessons.lessons import Lesson, Step
+from npformer.lab.grader.progress import DONE, IN_PROGRESS, MARKS, NOT_BEGUN, Begun, LearnerProgress, state_of
+from npformer.lab.lessons.lessons import Lesson, LessonStep
 
 
-def listing(lessons: Sequence[Lesson], progress: Progress, files: Mapping[str, Begun]) -> str:
+def listing(lessons: Sequence[Lesson], progress: LearnerProgress, files: Mapping[str, Begun]) -> str:
     """All lessons with their states, and the next one."""
     states = [standing(lesson, progress, files) for lesson in lessons]
     rows = [
@@ -22,7 +22,9 @@ def listing(lessons: Sequence[Lesson], progress: Progress, files: Mapping[str, B
     return "\n".join([*aligned(rows), "", f"{last}; next: npformer lessons {left[0]}" if left else last])
 
 
-def shown(lesson: Lesson, progress: Progress, files: Mapping[str, Begun], asked: Mapping[str, Sequence[str]]) -> str:
+def shown(
+    lesson: Lesson, progress: LearnerProgress, files: Mapping[str, Begun], asked: Mapping[str, Sequence[str]]
+) -> str:
     """One lesson; asked: command -> the questions before it."""
     parts = [f"Lesson {lesson.number}: {lesson.title} ({standing(lesson, progress, files)})", fill(lesson.idea)]
     left, number = dict(asked), count(1)
@@ -39,12 +41,12 @@ def shown(lesson: Lesson, progress: Progress, files: Mapping[str, Begun], asked:
     return "\n\n".join(parts)
 
 
-def _step(step: Step) -> list[str]:
+def _step(step: LessonStep) -> list[str]:
     told = fill(step.text, first="  ", hanging="  ") if step.text else ""
     return [line for line in (f"    {step.command}" if step.command else "", told) if line]
 
 
-def _end(lesson: Lesson, progress: Progress, files: Mapping[str, Begun]) -> str:
+def _end(lesson: Lesson, progress: LearnerProgress, files: Mapping[str, Begun]) -> str:
     """When the lesson counts as done."""
     left = [name for name in lesson.exercises if state_of(name, progress, files) != DONE]
     if standing(lesson, progress, files) == DONE:
@@ -54,7 +56,7 @@ def _end(lesson: Lesson, progress: Progress, files: Mapping[str, Begun]) -> str:
     return f"When you have done it: npformer lessons {lesson.number} --done"
 
 
-def standing(lesson: Lesson, progress: Progress, files: Mapping[str, Begun]) -> str:
+def standing(lesson: Lesson, progress: LearnerProgress, files: Mapping[str, Begun]) -> str:
     """DONE if its exercises are, or if the learner says so; IN_PROGRESS if it was read or an exercise is begun."""
     states = [state_of(name, progress, files) for name in lesson.exercises]
     noted = progress.lessons.get(str(lesson.number), NOT_BEGUN)

@@ -30,7 +30,7 @@ class End(NamedTuple):
         return loss + found
 
 
-class Course(NamedTuple):
+class TrainingCourse(NamedTuple):
     """The losses of one run, in nats per token, NaN after a failure; and how runs end with other seeds, its own first.
 
     The ends of three seeds all lie above others, or all below, by chance once in ten.
@@ -59,8 +59,8 @@ class Course(NamedTuple):
 class Comparison(NamedTuple):
     """The runs without and with the bug."""
 
-    right: Course
-    wrong: Course
+    right: TrainingCourse
+    wrong: TrainingCourse
 
     @property
     def place(self) -> str:

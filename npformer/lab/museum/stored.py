@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from npformer.errors import DataError
 from npformer.lab.mistake import Mistake
-from npformer.lab.museum.comparison import Comparison, Course, End
+from npformer.lab.museum.comparison import Comparison, End, TrainingCourse
 
 PLACE = Path(__file__).parent / "exhibits.jsonl"
 
@@ -58,9 +58,9 @@ def run_name(options: Mapping[str, Any]) -> str:
     return json.dumps(options, sort_keys=True)
 
 
-def _course(line: Line) -> Course:
+def _course(line: Line) -> TrainingCourse:
     ends = tuple(End(*map(_number, end)) for end in line["ends"])
-    return Course(tuple(map(_number, line["losses"])), ends, line["trouble"])
+    return TrainingCourse(tuple(map(_number, line["losses"])), ends, line["trouble"])
 
 
 def _number(stored: float | None) -> float:

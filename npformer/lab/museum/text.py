@@ -16,7 +16,7 @@ from npformer.lab.mistake import Mistake
 from npformer.lab.museum.comparison import STEPS, Comparison
 from npformer.lab.museum.patch import edited_sources
 from npformer.lab.museum.stored import Exhibit
-from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, SURVIVED, Outcome
+from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, SURVIVED, MutantResult
 
 MARGIN = " " * 4
 MEANING = {
@@ -112,24 +112,24 @@ def _entry(name: str, text: str) -> str:
     return fill(text, first=f"  {name.ljust(_ID)}", hanging=" " * (_ID + 2))
 
 
-def mutation_table(outcomes: Sequence[Outcome], counts: Mapping[str, Any], seconds: float) -> str:
+def mutation_table(results: Sequence[MutantResult], counts: Mapping[str, Any], seconds: float) -> str:
     """The counts of mutation testing by kind of mistake, the survivors with reasons, the quality of diagnoses."""
-    fates = (KILLED, CRASHED, EQUIVALENT, SURVIVED)
-    lines = ["mistake".ljust(16) + "".join(fate.rjust(11) for fate in fates)]
-    for operator in sorted({outcome.operator for outcome in outcomes}):
-        made = Counter(outcome.fate for outcome in outcomes if outcome.operator == operator)
-        lines.append(operator.ljust(16) + "".join(str(made[fate]).rjust(11) for fate in fates))
-    lines.append("all".ljust(16) + "".join(str(counts[fate]).rjust(11) for fate in fates))
-    for outcome in outcomes:
-        if outcome.fate in (EQUIVALENT, SURVIVED):
-            reason = outcome.case or "it changes no gradient"
-            lines.append(fill(f"{outcome.fate}: {outcome.description}; {reason}", hanging=MARGIN))
+    outcomes = (KILLED, CRASHED, EQUIVALENT, SURVIVED)
+    lines = ["mistake".ljust(16) + "".join(outcome.rjust(11) for outcome in outcomes)]
+    for operator in sorted({result.operator for result in results}):
+        made = Counter(result.outcome for result in results if result.operator == operator)
+        lines.append(operator.ljust(16) + "".join(str(made[outcome]).rjust(11) for outcome in outcomes))
+    lines.append("all".ljust(16) + "".join(str(counts[outcome]).rjust(11) for outcome in outcomes))
+    for result in results:
+        if result.outcome in (EQUIVALENT, SURVIVED):
+            reason = result.case or "it changes no gradient"
+            lines.append(fill(f"{result.outcome}: {result.description}; {reason}", hanging=MARGIN))
     judged = counts["diagnosis"]
     total = max(1, sum(judged.values()))
     shares = ", ".join(f"{label} {number} ({percent(number / total, 0)})" for label, number in judged.items())
     lines += ["", fill(f"diagnosis of the killed: {shares}", hanging=MARGIN)]
-    lines += ["", *(fill(f"{fate}: {MEANING[fate]}", hanging=MARGIN) for fate in fates if counts[fate])]
-    shown = next((outcome for outcome in outcomes if outcome.fate == KILLED), None)
+    lines += ["", *(fill(f"{outcome}: {MEANING[outcome]}", hanging=MARGIN) for outcome in outcomes if counts[outcome])]
+    shown = next((result for result in results if result.outcome == KILLED), None)
     if shown:
         lines.append(fill(f"One of the killed: {shown.description}; found in {shown.case}", hanging=MARGIN))
     lines.append(f"{counts['mutants']} mutants in {seconds:.0f} s")

@@ -27,7 +27,7 @@ from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.comparison import ABOVE, BELOW, PLACES
 from npformer.lab.museum.patch import changed_functions
 from npformer.lab.museum.stored import stored
-from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, defendants, judge
+from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, judge, mutant_cases
 from npformer.see.explain.operation import FunctionStory, LineStory, OperationStory, explained_operation
 
 Answer: TypeAlias = "tuple[int, ...] | float | frozenset[str]"
@@ -173,8 +173,8 @@ def _ends(name: str, what: str) -> Question:
 
 
 def _mutant() -> Question:
-    chosen = next(each for each in defendants() if each.op == "linear" and each.mutant.operator == "swap operands")
-    fate = judge(chosen, get_backend("numpy", dtype="float64", kernels="plain", threads=1)).fate
+    chosen = next(each for each in mutant_cases() if each.op == "linear" and each.mutant.operator == "swap operands")
+    fate = judge(chosen, get_backend("numpy", dtype="float64", kernels="plain", threads=1)).outcome
     text = f"{chosen.mutant.describe()}, and the weight is no square. What does the check make of it?"
     return Question(text, frozenset({fate}), (KILLED, CRASHED, EQUIVALENT))
 

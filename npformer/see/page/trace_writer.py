@@ -153,7 +153,9 @@ def evidence_of(
 def _evidence(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, Any]:
     """Call -> gradient -> the places of its witnesses."""
     by_number: dict[str, Any] = {}
-    for call in trace.calls if trace.recording is not None else ():
+    if (recording := trace.recording) is None:
+        return {}
+    for call in trace.calls:
         number = call["id"]
         only = next(((each["name"], each["flat"]) for each in asked if each["call"] == number), None)
         names = {
@@ -161,7 +163,7 @@ def _evidence(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, A
             for each in call["gradients"]
             if each["value"] not in pack.left_out or (only is not None and only[0] == each["name"])
         }
-        shown = evidence_of(trace.recording.calls[number], trace.recording.seen[number], names, only)
+        shown = evidence_of(recording.calls[number], recording.seen[number], names, only)
         by_number[str(number)] = {
             name: {
                 "complex": None if each.by_complex is None else pack.add(each.by_complex, whole=True),

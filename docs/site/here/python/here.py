@@ -8,14 +8,14 @@ from npformer.lab.grader import runner
 from npformer.lab.grader.exercises import find
 from npformer.lab.grader.grade import grade_exercise
 from npformer.lab.grader.report import folded, to_dict, verdict
-from npformer.lab.grader.source import Source
+from npformer.lab.grader.source import LearnerFile
 
 
 def graded(name, text, seconds, stopped):
     exercise = find(name)
     runner.stopped = json.loads(stopped)
     try:
-        grade = grade_exercise(exercise, Source(name + ".py", text, None, None), [exercise], Limits(seconds))
+        grade = grade_exercise(exercise, LearnerFile(name + ".py", text, None, None), [exercise], Limits(seconds))
     except DataError as error:
         return json.dumps({"ok": False, "verdict": str(error), "findings": [], "faults": [], "printed": ""})
     told = verdict(grade)
