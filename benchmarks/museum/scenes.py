@@ -9,7 +9,7 @@ import numpy as np
 
 from npformer.backend import get_backend
 from npformer.check.cases.case import shaken
-from npformer.data import Example, SequenceTask, Vocabulary, collate
+from npformer.data import SEQUENCE, Characters, Example, SequenceTask, collate
 from npformer.decoding import greedy
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
@@ -79,7 +79,7 @@ def decoded(backend):
 
 def batch(backend):
     """A batch that is made of two texts."""
-    made = collate([Example("ab", "xyz"), Example("c", "x")], Vocabulary.from_characters("abcxyz"))
+    made = collate([Example("ab", "xyz"), Example("c", "x")], Characters.learn("abcxyz", special=SEQUENCE))
     return {name: getattr(made, name) for name in ("src", "tgt_in", "tgt_out")}
 
 

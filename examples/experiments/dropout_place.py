@@ -63,11 +63,11 @@ def surviving(setting: Setting) -> dict[str, list[float]]:
 def trained(setting: Setting) -> dict[str, list[float]]:
     """The loss on held-out words, in inference, at each depth."""
     task = SequenceTask("reverse", seed=0, min_length=4)
-    test = collate(task.held_out(300), task.vocabulary)
+    test = collate(task.held_out(300), task.tokenizer)
     by_name: dict[str, list[float]] = {name: [] for name in PLACES}
     for depth in setting.depths:
         for name, after in PLACES.items():
-            model = tagger(setting, len(task.vocabulary), depth, after)
+            model = tagger(setting, len(task.tokenizer), depth, after)
             batches = (task.batch(step + 1, setting.batch_size) for step in range(setting.steps))
             fit(model, ((batch.src, batch.tgt_out) for batch in batches), lr=1e-3)
             by_name[name].append(float(model.ops.cross_entropy.forward(model(test.src), test.tgt_out, 0, 0.0)[0]))

@@ -67,7 +67,7 @@ def source_fields(source: str) -> dict[str, slice]:
 def measure(setting: Setting) -> Found:
     """Train, then examine held-out dates."""
     task = PairsTask.from_tsv(DATES, seed=0)
-    size = len(task.vocabulary)
+    size = len(task.tokenizer)
     config = npf.TransformerConfig(
         src_vocab_size=size, tgt_vocab_size=size, d_model=setting.d_model, num_heads=setting.num_heads,
         d_ff=4 * setting.d_model, num_encoder_layers=setting.num_layers, num_decoder_layers=setting.num_layers,
@@ -77,7 +77,7 @@ def measure(setting: Setting) -> Found:
     schedule = npf.WarmupCosine(2e-3, setting.steps // 10, setting.steps)
     fit(model, (task.batch(step + 1, setting.batch_size) for step in range(setting.steps)), lr=schedule)
     held_out = task.held_out(setting.examples)
-    test = collate(held_out, task.vocabulary)
+    test = collate(held_out, task.tokenizer)
     right = accuracy(model(test.src, test.tgt_in), test.tgt_out)
     return Found(model, task, right, shares_of(held_out, model.attention_weights(test.src, test.tgt_in)))
 
@@ -132,8 +132,8 @@ def experiment(setting: Setting, path: Path) -> None:
         ]
         print_table(["", *words], rows)
     example = next(e for e in task.held_out() if 12 <= len(e.source) <= 16)
-    src = np.array([[*task.vocabulary.encode(example.source), EOS_ID]])
-    tgt_in = np.array([[BOS_ID, *task.vocabulary.encode(example.target)]])
+    src = np.array([[*task.tokenizer.encode(example.source), EOS_ID]])
+    tgt_in = np.array([[BOS_ID, *task.tokenizer.encode(example.target)]])
     weights = {name: w[0] for name, w in model.attention_weights(src, tgt_in).items() if name in shares}
     tokens = ([task.vocabulary.pieces[i] for i in ids[0]] for ids in (src, tgt_in))
     draw_attention(weights, *tokens, path, f"{example.source} → {example.target}")

@@ -70,12 +70,12 @@ def trained(setting: Setting) -> dict[str, list[float]]:
     """The share of held-out letters that are right, in inference, for each batch size."""
     backend = npf.get_backend("numpy", kernels="numpy", threads=1)
     task = SequenceTask("reverse", seed=0, min_length=4)
-    test = collate(task.held_out(setting.held_out), task.vocabulary)
+    test = collate(task.held_out(setting.held_out), task.tokenizer)
     by_name: dict[str, list[float]] = {}
     for name, norm in ((LAYER, LayerNorm), ("BatchNorm", BatchNorm)):
         for size in setting.batch_sizes:
             make = partial(norm, setting.d_model, backend=backend)
-            model = Tagger(len(task.vocabulary), setting.d_model, setting.num_layers, norm=make, backend=backend)
+            model = Tagger(len(task.tokenizer), setting.d_model, setting.num_layers, norm=make, backend=backend)
             batches = (task.batch(step + 1, size) for step in range(setting.steps))
             fit(model, ((batch.src, batch.tgt_out) for batch in batches), lr=2e-3)
             by_name.setdefault(name, []).append(100 * accuracy(model(test.src), test.tgt_out))

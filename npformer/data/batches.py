@@ -87,15 +87,15 @@ class TokenBatch(NamedTuple):
     targets: TokenIds  # (B,) or (B, T)
 
 
-def collate(examples: Sequence[Example], vocabulary: Vocabulary | Tokenizer) -> Batch:
+def collate(examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
     """Encode examples and pad them to the longest. Returns src (B, S), tgt_in and tgt_out (B, T), int64.
 
     Raises DataError if there are no examples, TokenError at a character, or [BOS] or [EOS], that the
     vocabulary lacks.
     """
     expect_examples(examples)
-    sources, targets = (Texts.of(map(vocabulary.encode, texts)) for texts in zip(*examples, strict=True))
-    return batch_of(sources, targets, vocabulary if isinstance(vocabulary, Vocabulary) else vocabulary.vocabulary)
+    sources, targets = (Texts.of(map(tokenizer.encode, texts)) for texts in zip(*examples, strict=True))
+    return batch_of(sources, targets, tokenizer.vocabulary)
 
 
 def batch_of(sources: Texts, targets: Texts, vocabulary: Vocabulary) -> Batch:

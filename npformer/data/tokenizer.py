@@ -93,7 +93,10 @@ class Characters(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         """The ids of the characters of text."""
-        return self.vocabulary.encode(text)
+        try:
+            return [self.vocabulary.ids[character] for character in text]
+        except KeyError:
+            return super().encode(text)
 
 
 class Words(Tokenizer):

@@ -81,7 +81,7 @@ class Vocabulary:
     def id_of(self, piece: str) -> int:
         """The id of a piece, special or not. Raises TokenError if there is none."""
         try:
-            return self._ids[piece]
+            return self.ids[piece]
         except KeyError:
             special = ", ".join(self.pieces[token] for token in sorted(self.special_ids))
             raise TokenError(
@@ -89,29 +89,12 @@ class Vocabulary:
                 "build it with this piece, or load the one that has it"
             ) from None
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of the characters of `text`, with [UNK]'s id for unknown ones.
-
-        Raises TokenError at the first unknown character if there is no [UNK].
-        """
-        try:
-            return [self._ids[character] for character in text]
-        except KeyError as error:
-            if UNKNOWN not in self._ids:
-                raise TokenError(self._unknown(text, error.args[0])) from None
-            unknown = self._ids[UNKNOWN]
-            return [self._ids.get(character, unknown) for character in text]
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The characters of `ids`, as ``pieces_of`` gives them, in one text."""
-        return "".join(self.pieces_of(ids))
-
     def pieces_of(self, ids: Iterable[int]) -> list[str]:
         """The pieces of `ids` up to the first [EOS], without special pieces except [UNK].
 
         Raises TokenError if an id before that [EOS] is outside 0 .. len(vocabulary) - 1.
         """
-        end, left_out = self._ids.get("[EOS]"), self.special_ids - {self._ids.get(UNKNOWN)}
+        end, left_out = self.ids.get("[EOS]"), self.special_ids - {self.ids.get(UNKNOWN)}
         pieces = []
         for position, token in enumerate(map(index, ids)):
             if token == end:
@@ -136,20 +119,12 @@ class Vocabulary:
     @cached_property
     def special_ids(self) -> frozenset[int]:
         """The ids of the vocabulary's special pieces."""
-        return frozenset(self._ids[piece] for piece in SPECIAL if piece in self._ids)
+        return frozenset(self.ids[piece] for piece in SPECIAL if piece in self.ids)
 
     @cached_property
-    def _ids(self) -> dict[str, int]:
+    def ids(self) -> dict[str, int]:
+        """Piece -> id."""
         return {piece: number for number, piece in enumerate(self.pieces)}
-
-    def _unknown(self, text: str, character: str) -> str:
-        held = "".join(piece for piece in self.pieces if len(piece) == 1)
-        shown = repr(held) if len(held) <= 100 else f"{held[:100]!r} and {len(held) - 100} more"
-        return (
-            f"character {character!r} (U+{ord(character):04X}) at position {text.index(character)} "
-            f"of {text[:60]!r} is not in the vocabulary, which holds {len(held)} characters: {shown}; "
-            "remove it, or build the vocabulary from a text that has it"
-        )
 
 
 def _first_flaw(pieces: tuple[str, ...], required: Iterable[str] = ()) -> tuple[int, str] | None:

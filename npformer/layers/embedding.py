@@ -100,12 +100,6 @@ class Embedding(Layer):
         ids = ids[ids != itself][:k]
         return ids, similarities[ids]
 
-    def nearest_words(self, word: str, vocabulary: Vocabulary, k: int = 10) -> list[tuple[str, float]]:
-        """The k pieces nearest to a piece, special ones left out, with their similarities."""
-        ids, similarities = self.nearest(vocabulary.id_of(word), k + len(vocabulary.special_ids))
-        pairs = zip(ids.tolist(), similarities.tolist(), strict=True)
-        return [(vocabulary.pieces[i], s) for i, s in pairs if i not in vocabulary.special_ids][:k]
-
     def _vector(self, query: Any, table: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
         """query as a vector (C,), and its token id (−1 if it is a vector)."""
         vector = self.backend.host(query) if self.backend.device.owns(query) else np.asarray(query)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npformer.data import BOS_ID, EOS_ID, Example, Task, Tokenizer, Vocabulary
+from npformer.data import BOS_ID, EOS_ID, Example, Task, Tokenizer
 from npformer.models import Model, Transformer
 from npformer.typing import HostArrays
 
@@ -28,18 +28,18 @@ class AttentionExample(NamedTuple):
 
 
 def attention_example(
-    model: Transformer, vocabulary: Vocabulary | Tokenizer, examples: Sequence[Example], outputs: Sequence[str]
+    model: Transformer, tokenizer: Tokenizer, examples: Sequence[Example], outputs: Sequence[str]
 ) -> AttentionExample:
     """The example whose length is nearest to ten characters, fed with its own output."""
     chosen = _chosen(examples)
     source, output = examples[chosen].source, outputs[chosen]
-    src = np.array([[*vocabulary.encode(source), EOS_ID]])
-    read = [BOS_ID, *vocabulary.encode(output)]
+    src = np.array([[*tokenizer.encode(source), EOS_ID]])
+    read = [BOS_ID, *tokenizer.encode(output)]
     if model.config.positions == "learned":
         read = read[: model.config.max_seq_len]  # the last character of an output without [EOS] was never an input
     tgt_in = np.array([read])
     weights = {name: model.backend.host(w)[0] for name, w in model.attention_weights(src, tgt_in).items()}
-    pieces = (vocabulary if isinstance(vocabulary, Vocabulary) else vocabulary.vocabulary).pieces
+    pieces = tokenizer.vocabulary.pieces
     return AttentionExample(
         weights, [pieces[i] for i in src[0]], [pieces[i] for i in tgt_in[0]], f"{source} → {output}"
     )

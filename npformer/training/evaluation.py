@@ -16,14 +16,14 @@ The measures for each kind of task:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from npformer.data import BOS_ID, EOS_ID, PAD_ID, Example, Kind, Task, Tokenizer, Vocabulary, collate
+from npformer.data import BOS_ID, EOS_ID, PAD_ID, Kind, Task
 from npformer.decoding import greedy
 from npformer.functional.arrays import namespace
 from npformer.io.progress_bar import watched
@@ -38,7 +38,7 @@ TOKENS = 16_384
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What ``evaluate`` or ``evaluate_task`` found."""
+    """What ``evaluate_task`` found."""
 
     loss: float  # nats per token
     token_accuracy: float  # share of right tokens, with the true prefix given
@@ -77,67 +77,48 @@ class Evaluation:
 Scatter = Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]]
 
 
-def evaluate(
-    model: Transformer, examples: Sequence[Example], vocabulary: Vocabulary | Tokenizer, max_len: int,
-    scatter: Scatter = map,
-) -> Evaluation:  # fmt: skip
-    """Measure model on examples, decoding at most max_len tokens each. Raises DataError if there are none.
+def evaluate_task(model: Model, task: Task, count: int, scatter: Scatter = map) -> Evaluation:
+    """Measure model on the first count held-out examples of its task. Raises DataError if there are none.
 
     scatter: who computes which batch; batches are the same for any number of ranks.
     """
-    by_length = sorted(range(len(examples)), key=lambda i: len(examples[i].source))  # little padding in a batch
-
-    def measured(start: int) -> tuple[float, int, int, list[str]]:
-        batch = collate([examples[i] for i in by_length[start : start + BATCH_SIZE]], vocabulary)
-        logits = model(batch.src, batch.tgt_in)  # (B, T, V)
-        counted = batch.tgt_out != PAD_ID
-        loss, _ = model.ops.cross_entropy.forward(logits, model.backend.integers(batch.tgt_out), PAD_ID, 0.0)
-        chosen = model.backend.host(namespace(logits).argmax(logits, axis=-1))
-        right = int(((chosen == batch.tgt_out) & counted).sum())
-        decoded = greedy(model, batch.src, max_len, bos_id=BOS_ID, eos_id=EOS_ID)
-        return float(loss) * int(counted.sum()), int(counted.sum()), right, [vocabulary.decode(row) for row in decoded]
-
-    loss_sum = tokens = right = 0.0
-    written: list[str] = []
-    measure = partial(model.backend.with_room, measured)  # a training's records may have all memory
-    for of_batch in scatter(measure, watched(range(0, max(1, len(examples)), BATCH_SIZE), "held-out batches")):
-        loss_sum, tokens, right = (a + b for a, b in zip((loss_sum, tokens, right), of_batch, strict=False))
-        written += of_batch[-1]
-    places = {place: i for i, place in enumerate(by_length)}
-    outputs = [written[places[i]] for i in range(len(examples))]
-    matches = sum(output == example.target for output, example in zip(outputs, examples, strict=True))
-    return Evaluation(loss_sum / tokens, right / tokens, matches / len(examples), len(examples), tuple(outputs))
-
-
-def evaluate_task(model: Model, task: Task, count: int, scatter: Scatter = map) -> Evaluation:
-    """Measure model on the first count held-out examples of its task; scatter as in ``evaluate``."""
-    examples = task.held_out(count)
-    if isinstance(model, Transformer):
-        return evaluate(model, examples, task.tokenizer, task.max_length, scatter)
-    size = min(BATCH_SIZE, max(1, TOKENS // task.max_length))
+    examples, translates = task.held_out(count), isinstance(model, Transformer)
+    size = BATCH_SIZE if translates else min(BATCH_SIZE, max(1, TOKENS // task.max_length))
+    order = list(range(len(examples)))
+    if translates:
+        order.sort(key=lambda i: len(examples[i].source))  # little padding in a batch
 
     def measured(start: int) -> tuple[float, int, int, int, list[str]]:
-        batch = task.collate(examples[start : start + size])
-        inputs, targets = batch[0], batch[-1]
-        logits = model(inputs)  # (B, K) or (B, T, K)
+        batch: Any = task.collate([examples[i] for i in order[start : start + size]])
+        *inputs, targets = batch
+        logits = model(*inputs)  # (B, K) or (B, T, K)
         loss, _ = model.ops.cross_entropy.forward(logits, model.backend.integers(targets), PAD_ID, 0.0)
-        chosen, counted = model.backend.host(likeliest(logits)), targets != PAD_ID
+        best = namespace(logits).argmax(logits, axis=-1) if translates else likeliest(logits)
+        chosen, counted = model.backend.host(best), targets != PAD_ID
         right = int(((chosen == targets) & counted).sum())
         whole = int(((chosen == targets) | ~counted).reshape(len(targets), -1).all(axis=1).sum())
-        outputs = [_as_target(task, *row) for row in zip(inputs, chosen, counted, strict=True)]
+        if isinstance(model, Transformer):
+            decoded = greedy(model, inputs[0], task.max_length, bos_id=BOS_ID, eos_id=EOS_ID)
+            outputs = [task.tokenizer.decode(row) for row in decoded]
+        else:
+            outputs = [_as_target(task, *row) for row in zip(inputs[0], chosen, counted, strict=True)]
         return float(loss) * int(counted.sum()), int(counted.sum()), right, whole, outputs
 
     loss_sum = tokens = right = whole = 0.0
-    outputs: list[str] = []
-    measure = partial(model.backend.with_room, measured)
-    for of_batch in scatter(measure, watched(range(0, len(examples), size), "held-out batches")):
+    written: list[str] = []
+    measure = partial(model.backend.with_room, measured)  # a training's records may have all memory
+    for of_batch in scatter(measure, watched(range(0, max(1, len(examples)), size), "held-out batches")):
         sums = zip((loss_sum, tokens, right, whole), of_batch, strict=False)
         loss_sum, tokens, right, whole = (a + b for a, b in sums)
-        outputs += of_batch[-1]
+        written += of_batch[-1]
+    places = {place: i for i, place in enumerate(order)}
+    outputs = tuple(written[places[i]] for i in range(len(examples)))
+    if translates:  # free-running
+        whole = sum(output == example.target for output, example in zip(outputs, examples, strict=True))
     characters = sum(len(example.target) for example in examples)
     bits = loss_sum / math.log(2) / characters if task.kind == "causal" else math.nan
     shares = loss_sum / tokens, right / tokens, whole / len(examples)
-    return Evaluation(*shares, len(examples), tuple(outputs), task.kind, bits)
+    return Evaluation(*shares, len(examples), outputs, task.kind, bits)
 
 
 def likeliest(logits: Array) -> Array:

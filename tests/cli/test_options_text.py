@@ -1,8 +1,7 @@
-"""npformer train --options: the table of options, on terminals of every width, in a pipe, and as JSON."""
+"""npformer train --options: the table of options, and as JSON."""
 
 import pytest
 
-from npformer.cli.given import table
 from npformer.run.option_table import option_rows
 
 
@@ -25,19 +24,3 @@ def test_the_options_of_all_tasks(cli):
 def test_json(cli, task):
     document = cli(f"train {task or ''} --options --json").document
     assert document == {"task": task, "options": [row._asdict() for row in option_rows(task)]}
-
-
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(width):
-    rows = option_rows("lm")
-    lines = table(rows, width).splitlines()
-    assert max(map(len, lines)) < width
-    words = " ".join(" ".join(lines).split())
-    for row in rows:
-        assert f"{row.name} {row.default} {row.meaning} ({row.kind})" in words
-
-
-def test_a_terminal_is_measured(cli, terminal):
-    assert cli("train copy --options").width > 100
-    terminal(60)
-    assert cli("train copy --options").width <= 60

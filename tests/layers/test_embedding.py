@@ -105,17 +105,6 @@ def test_length_does_not_matter_equals_come_by_id_and_zeros_are_like_nothing(num
     assert embedding.nearest(0)[1].tolist() == [0] * 5
 
 
-def test_neighbours_in_words(path, numpy64):
-    embedding, _ = Embedding.from_pretrained(path, VOCABULARY, backend=numpy64)
-    embedding.weight.data[VOCABULARY.id_of("[MASK]")] = [1, 0, 2, 0.5]  # the nearest, were it no special piece
-    neighbours = embedding.nearest_words("king", VOCABULARY, k=2)
-    assert neighbours[0] == ("queen", pytest.approx(5.25 / np.sqrt(5.25 * 6.25)))
-    assert len(neighbours) == 2
-    assert len(embedding.nearest_words("king", VOCABULARY)) == 4
-    with pytest.raises(TokenError, match="'prince' is not in the vocabulary of 12 pieces"):
-        embedding.nearest_words("prince", VOCABULARY)
-
-
 def test_queries_without_sense_are_refused(numpy64):
     embedding = Embedding(4, 3, backend=numpy64)
     with pytest.raises(ConfigError, match="k: expected an integer >= 1, got 0"):

@@ -136,7 +136,7 @@ def test_what_would_not_come_back_is_not_written(training, message):
         ("[training]\nnote = 2020-01-01", "training.note: expected a text, got datetime.date"),
         (f"[training]\nlr = 1{'0' * 400}", "training.lr: expected a number, got 1000"),
         ("[model]\nd_model = \nseed = 1", "expected TOML, found something else"),
-        ("[model]\nseed = 1\nseed = 2", "expected TOML, found something else: Cannot overwrite a value (at line 3"),
+        ("[model]\nseed = 1\nseed = 2", "expected TOML, found something else: Cannot overwrite a value"),
         (b"[model]\n# \xff\n", "expected UTF-8, got: 'utf-8' codec can't decode byte 0xff"),
         (f"[model]\nseed = {'[' * 5000}", "expected TOML, found something else"),
         (f"[model]\nseed = {'9' * 5000}", "expected TOML, found something else"),

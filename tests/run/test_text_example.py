@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.data import Characters, Example, Vocabulary
+from npformer.data import SEQUENCE, Characters, Example, Vocabulary
 from npformer.data.vocabulary import SPECIAL
 from npformer.errors import DataError, TokenError
 from npformer.models import Transformer, TransformerConfig
@@ -124,12 +124,13 @@ def test_another_number_of_answers(trained):
         text_example(trained("causal"), [])
 
 
-TEN = Vocabulary.from_characters("abcdefghij")
+TEN = Characters.learn("abcdefghij", special=SEQUENCE)
 
 
 def model(backend, **changes):
+    pieces = len(TEN.vocabulary)
     size = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 1, "d_ff": 8, "max_seq_len": 5}
-    return Transformer(TransformerConfig(len(TEN), len(TEN), **(size | changes)), backend=backend, seed=1)
+    return Transformer(TransformerConfig(pieces, pieces, **(size | changes)), backend=backend, seed=1)
 
 
 def test_it_is_the_one_nearest_to_ten_characters_with_its_own_output(numpy64):

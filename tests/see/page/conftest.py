@@ -46,4 +46,4 @@ def summary(tmp_path):
     evaluation = Evaluation(2.5, 0.5, 0.25, 4, ("a", "b", "c", "d"))
     made = [Predicted("ab", (Piece("b", "b"), Piece("a", "x")), "")]
     run = RunDirectory(tmp_path / "reverse-007")
-    return RunSummary(run, options, "npformer train reverse", {"numpy": "2"}, records, 20, 1234, evaluation, made, None)
+    return RunSummary(run, options, {"numpy": "2"}, records, 20, 1234, evaluation, made, None)
