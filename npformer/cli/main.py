@@ -146,15 +146,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _unknown_option(word: str, parser: argparse.ArgumentParser) -> str:
-    actions = {option: action for action in parser._actions for option in action.option_strings if option[:2] == "--"}
-    known = [option for option, action in actions.items() if action.help != argparse.SUPPRESS]
+    known = [option for action in parser._actions for option in action.option_strings if option[:2] == "--"]
     if "--model" in known and names_python_file(word):
         return f"unknown argument {word!r}: a word too many; a file of your own goes after --model: --model {word}"
     if not word.startswith("-"):
         return f"unknown argument {word!r}: a word too many" + ("; --set takes KEY=VALUE" if "--set" in known else "")
-    near = difflib.get_close_matches(word.split("=")[0], actions, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(word.split("=")[0], known, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else f"; the options are {', '.join(known)}"
-    if near and near[0] not in known:
-        hint = f"; did you mean --set {actions[near[0]].dest}=VALUE?"
     text = "; a TEXT that begins with a dash goes after a lone --" if parser.prog.endswith("decode") else ""
     return f"unknown argument {word!r}{hint}{text}"

@@ -6,7 +6,6 @@ import argparse
 import json
 import re
 import sys
-from argparse import SUPPRESS
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -27,17 +26,14 @@ from npformer.run.attention_example import task_attention_example
 from npformer.run.begin import begun, continued
 from npformer.run.held_out_lines import held_out_lines
 from npformer.run.journal import Listeners
-from npformer.run.option_types import kinds_of
-from npformer.run.options import SECTIONS
 from npformer.run.progress import measures
 from npformer.run.rank import in_processes
 from npformer.run.sinks import SINKS
-from npformer.run.still_falling import suggest_more_steps
 from npformer.run.summary import summarise
 from npformer.run.tasks import TASKS
 from npformer.run.text_example import MASK
 from npformer.run.trained import Trained, load_latest
-from npformer.run.trainer import Trainer
+from npformer.run.trainer import Trainer, suggest_more_steps
 from npformer.run.world import World
 from npformer.see.plot import draw_attention, draw_curves
 from npformer.training import Evaluation
@@ -94,18 +90,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--resume", metavar="RUN", type=Path, help="continue the run in this folder")
     add_device(parser, default=None)
     add_precision(parser, default=None)
-    taken = {"device", "init_from", "precision", "seed", "slots"}
-    for name in {name for options in SECTIONS.values() for name in kinds_of(options)} - taken:
-        spellings = {f"--{name}", f"--{name.replace('_', '-')}"}
-        add(*sorted(spellings), nargs="?", action=_Setting, dest=name, default=SUPPRESS, help=SUPPRESS)
-
-
-class _Setting(argparse.Action):
-    """An option of a run that is given as an option of the command: refused, with the way to set it."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        value = shell_words(f"{self.dest}={'VALUE' if values is None else values}")
-        parser.error(f"unknown argument {option_string!r}; an option of a run is set by --set {value}")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,12 +15,11 @@ from npformer.models import Model, Transformer, build_model
 from npformer.optim import Adam, AdamW
 from npformer.run.checkpoint import Checkpoint
 from npformer.run.conditions import digest, versions
-from npformer.run.config_file import write_toml
+from npformer.run.config_file import shown, write_toml
 from npformer.run.directory import RunDirectory
 from npformer.run.journal import Listeners
 from npformer.run.memory import expect_memory
 from npformer.run.model_arrays import expect_arrays, model_arrays_of, table_of
-from npformer.run.option_types import shown
 from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.run.progress import RunProgress
 from npformer.run.start_from import extend, source_of

@@ -16,9 +16,9 @@ from npformer.errors import ConfigError
 from npformer.run.assemble import Assembled, assemble, write_run
 from npformer.run.checkpoint import Checkpoint
 from npformer.run.conditions import digest
+from npformer.run.config_file import fitted
 from npformer.run.directory import RunDirectory
 from npformer.run.journal import Listeners, OnEvaluate, OnStep
-from npformer.run.option_types import fitted
 from npformer.run.options import SECTIONS
 from npformer.run.progress import RunProgress
 from npformer.run.resume import assemble_again, is_changed, schedule_note, tidy

@@ -23,7 +23,7 @@ from npformer.models.config import ModelConfig
 from npformer.models.shapes import Limit, model_of_shapes
 from npformer.optim import Adam
 from npformer.run.checkpoint import Checkpoint
-from npformer.run.option_types import shown
+from npformer.run.config_file import shown
 from npformer.typing import HostArrays, Tensors
 
 #: Compared elsewhere, or without effect on what is computed.

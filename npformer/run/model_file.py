@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -28,11 +27,11 @@ from npformer.backend import Backend, get_backend
 from npformer.data import Characters, MarkedWords, SpelledWords, Tokenizer, Vocabulary, WordPiece, Words
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, NpformerError
 from npformer.io.atomic_files import describe, write_atomically
-from npformer.layers.owner import version_of
 from npformer.models import Model, build_model
 from npformer.models.config import ModelConfig
 from npformer.models.kinds import MODELS
 from npformer.run.checkpoint import ARRAYS
+from npformer.run.config_file import fitted, shown
 from npformer.run.model_arrays import (
     Table,
     expect_arrays,
@@ -42,7 +41,6 @@ from npformer.run.model_arrays import (
     set_arrays,
     table_of,
 )
-from npformer.run.option_types import fitted, shown
 from npformer.run.tasks import ANSWERS
 from npformer.run.trained import Trained, read_trained, run_of
 from npformer.typing import HostArrays, Tensors
@@ -219,15 +217,9 @@ def write_safetensors(path: str | os.PathLike[str], data: bytes) -> None:
         ) from error
 
 
-#: model -> its version when it was last found to be what ``load`` would build.
-_readable: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
-
-
 def _expect_readable(metadata: Mapping[str, str], model: Model, arrays: Tensors) -> None:
-    """Raise CheckpointError unless ``load`` would build this model again; looked at once for each version of it."""
-    version, dtype = version_of(model), model.backend.dtype
-    if _readable.get(model) == version:
-        return
+    """Raise CheckpointError unless ``load`` would build this model again."""
+    dtype = model.backend.dtype
     if dtype not in _DTYPES.values():
         raise CheckpointError(
             f"model: expected numbers of float32 or float64 to save, got {dtype}, which is for checks"
@@ -238,7 +230,6 @@ def _expect_readable(metadata: Mapping[str, str], model: Model, arrays: Tensors)
             f"others: {problems}; keep its arrays with safetensors.numpy.save_file and build it by your own code, or "
             "put parts of npformer in their place"
         )
-    _readable[model] = version
 
 
 def _config_in(metadata: Mapping[str, str], source: str) -> ModelConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, get_args
 
-from npformer.run.option_types import NONE, bare_kind, in_shell, kinds_of, meanings_of
+from npformer.run.config_file import NONE, bare_kind, in_shell, kinds_of, meanings_of
 from npformer.run.options import SECTIONS, Options, complete
 from npformer.run.tasks import ANSWERS, TASKS
 

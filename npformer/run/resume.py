@@ -20,10 +20,9 @@ from npformer.io.atomic_files import describe, read_regular, remove_leftovers
 from npformer.io.printable import shell_words
 from npformer.run.assemble import Assembled, assemble, write_file
 from npformer.run.checkpoint import Checkpoint, prune
-from npformer.run.config_file import parse_toml, read_toml
+from npformer.run.config_file import in_shell, parse_toml, read_toml
 from npformer.run.directory import RunDirectory
 from npformer.run.model_arrays import MISFIT
-from npformer.run.option_types import in_shell
 from npformer.run.options import SECTIONS, DataOptions
 from npformer.run.tasks import Sections
 from npformer.run.world import SINGLE, World

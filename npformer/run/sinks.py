@@ -19,8 +19,8 @@ from npformer.errors import ConfigError
 from npformer.extras import install
 from npformer.io.atomic_files import describe
 from npformer.run import metrics
+from npformer.run.config_file import expect_known
 from npformer.run.directory import RunDirectory
-from npformer.run.option_types import expect_known
 
 
 class Sink(Protocol):

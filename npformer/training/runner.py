@@ -15,10 +15,11 @@ from npformer.engine.compile_ahead import compile_ahead
 from npformer.errors import DeviceMemoryError
 from npformer.layers.batch_norm import Statistics
 from npformer.models import Model
-from npformer.optim import Rates
 from npformer.training.descent import Settings, StepInputs, shards_of, update
 from npformer.training.shards import Shards
 from npformer.typing import Array
+
+REMEDY = "Lower batch_size, or keep it and raise accumulate, which computes the same in so many parts"
 
 
 def runner_for(model: Model) -> Runner | None:
@@ -54,7 +55,7 @@ class Runner:
         except DeviceMemoryError as error:
             if error.has_begun:
                 raise DeviceMemoryError(f"{error}; an update was begun: this model is of no use", True) from None
-            raise DeviceMemoryError(f"{error}. {self._what_fits(step, inputs)}") from None
+            raise DeviceMemoryError(f"{error}. {REMEDY}") from None
 
     def _compute(self, step: Any, inputs: StepInputs) -> tuple[Array, Array | None]:
         """The step, captured if the backend can."""
@@ -63,26 +64,6 @@ class Runner:
             return self.compute((self, step), inputs)  # type: ignore[no-any-return]
         work, before = partial(_update, (self, step), inputs), self.begun
         return capabilities_of(step.model).with_room(work, lambda: self.begun != before)  # type: ignore[no-any-return]
-
-    def _what_fits(self, step: Any, of_step: StepInputs) -> str:
-        """Advice for the error, found by trying fewer and fewer rows without an update."""
-        _, _, shares, inputs, targets = of_step
-        size = targets.shape[0]
-        rows = max(parts[-1][0].stop - parts[0][0].start for parts in shares) // 2
-        while rows >= 1:
-            some = tuple(x[:rows] for x in inputs)
-            fewer = StepInputs(0, Rates(0.0, 1.0, 1.0), [[(slice(0, rows), 1.0)]], some, targets[:rows])
-            try:
-                capabilities_of(step.model).capture(_loss, _static_arguments)((self, step), fewer)
-            except DeviceMemoryError:
-                rows //= 2
-                continue
-            parts = -(-size // rows)
-            return (
-                f"batch_size: {size} sequences as long as these do not fit, {rows} were tried and do: make it {rows}, "
-                f"or keep it and set accumulate={parts}, which computes the same in {parts} parts"
-            )
-        return "Not even one sequence of this batch fits: make the model smaller, or its sequences shorter"
 
 
 def _static_arguments(subject: tuple[Runner, Any]) -> Settings:

@@ -7,9 +7,8 @@ import pytest
 
 from npformer.errors import ConfigError
 from npformer.optim import Constant, Noam, WarmupCosine
-from npformer.run.config_file import parse_assignment, read_toml, write_toml
+from npformer.run.config_file import kinds_of, parse_assignment, read_toml, write_toml
 from npformer.run.option_table import BY_TASK, FROM_DATA, OF_DATA, defaults_of, differences, option_rows
-from npformer.run.option_types import kinds_of
 from npformer.run.options import SECTIONS, TrainingOptions, complete
 from npformer.run.tasks import ANSWERS, SMALL_MODEL, TASKS
 

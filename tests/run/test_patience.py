@@ -6,9 +6,8 @@ from npformer.errors import CheckpointError
 from npformer.run import RunDirectory, metrics
 from npformer.run.assemble import assemble
 from npformer.run.checkpoint import list_checkpoints
-from npformer.run.still_falling import suggest_more_steps
 from npformer.run.trained import load_latest
-from npformer.run.trainer import Trainer
+from npformer.run.trainer import Trainer, suggest_more_steps
 from npformer.training import Evaluation
 from tests.run.runs import Told, small_sections, stop_at
 

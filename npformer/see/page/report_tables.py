@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from npformer.run.option_types import in_shell
+from npformer.run.config_file import in_shell
 from npformer.run.predictions import confusions
 from npformer.run.progress import measures
 from npformer.run.summary import RunSummary, flat

@@ -1,7 +1,6 @@
 """A recorded training step is the step itself, to the last bit, whatever changes from step to step."""
 
 import gc
-import re
 import weakref
 
 import numpy as np
@@ -268,37 +267,15 @@ def test_a_bad_batch_changes_nothing(new_step):
     assert step.step_number == 3
 
 
-@pytest.mark.parametrize("size", [64, 61])
-def test_full_memory_names_a_batch_that_fits(new_step, cupy, machine, size):
-    step, given = new_step(on="float64", clip_norm=None), batches(1, 4) + batches(1, size)
+def test_full_memory_says_what_needs_less_and_changes_nothing(new_step, cupy, machine):
+    step, given = new_step(on="float64", clip_norm=None), batches(1, 4) + batches(1, 64)
     step(*given[0])
     cupy.get_default_memory_pool().free_all_blocks()
     before, machine.room = state(step), machine.used + 100_000
-    with pytest.raises(DeviceMemoryError) as caught:
+    with pytest.raises(DeviceMemoryError, match="Lower batch_size, or keep it and raise accumulate"):
         step(*given[1])
-    found = re.search(
-        rf"batch_size: {size} sequences as long as these do not fit, (\d+) were tried and do: make it (\d+), "
-        r"or keep it and set accumulate=(\d+), ",
-        str(caught.value),
-    )
-    assert found is not None, str(caught.value)
-    rows, again, parts = map(int, found.groups())
-    assert rows == again
-    assert parts == -(-size // rows)
-    assert 1 <= rows < size
     same(state(step), before)
     assert step.step_number == 1
-    step(*(ids[:rows] for ids in given[1]))
-    if size % rows:  # a last part of another size is a second record, for which this room is too small
-        return
-    step.accumulate = parts
+    step.accumulate = 16
     step(*given[1])
-    assert step.step_number == 3
-
-
-def test_if_nothing_fits_it_says_so(new_step, cupy, machine):
-    step = new_step(on="float64")
-    cupy.get_default_memory_pool().free_all_blocks()
-    machine.room = machine.used + 1000
-    with pytest.raises(DeviceMemoryError, match="Not even one sequence of this batch fits"):
-        step(*batches(1)[0])
+    assert step.step_number == 2
