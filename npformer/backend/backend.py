@@ -82,69 +82,6 @@ class NumpyDevice:
         """Nothing to wait for: NumPy returns when it is done."""
 
 
-class Engine(Protocol):
-    """Makes a step or a search faster than as it is written, with the same numbers. ``npformer/engine`` has them."""
-
-    @property
-    def threads(self) -> int:
-        """The largest number of shards of a training batch; each has a thread."""
-
-    @property
-    def adam_update(self) -> AdamUpdate | None:
-        """A faster version of Adam's formula, or None."""
-
-    @property
-    def updates(self) -> ArenaUpdates | None:
-        """The end of a step with its numbers in device memory, for steps that are recorded; None on the host."""
-
-    @property
-    def branches(self) -> Branches | None:
-        """What adds two gradients of one array within a product, or None."""
-
-    @property
-    def beam_choice(self) -> BeamChoice | None:
-        """A faster version of a beam search's choice, or None."""
-
-    @property
-    def with_room(self) -> Callable[..., Any]:
-        """What ``Backend.with_room`` calls with its work."""
-
-    def parts_of(self, numbers: int) -> int:
-        """Into how many shards, one per thread, to split a batch of this many numbers, B·T·C."""
-
-    def eager(self) -> Engine:
-        """The same engine, which records nothing."""
-
-    def compile_ahead(self, model: Any, *purposes: str) -> None:
-        """Compile the kernels that the model needs for "training", "decoding" or "beams", before their first call."""
-
-    def start(self, model: Any, src: Array, max_len: int) -> Any:
-        """model.start(src, max_len), a decode state."""
-
-    def step(self, model: Any, tokens: Array, state: Any) -> Array:
-        """model.step(tokens, state), the logits."""
-
-    def likeliest(
-        self, model: Any, tokens: Array, state: Any, going: HostArray, count: int, eos_id: int
-    ) -> HostArray | None:
-        """Up to count greedy steps from tokens (B,) on: the chosen tokens (n, B). None: not at once for this model.
-
-        going (B,) marks the unfinished rows; the others are fed pads. The steps may stop once an unfinished row chooses
-        eos_id; if they go on, that row is fed pads and chooses pads.
-        """
-
-    def search(
-        self, model: Any, tokens: Array, state: Any, beams: tuple[HostArray, ...], count: int, eos_id: int
-    ) -> tuple[HostArray, HostArray] | None:
-        """Up to count steps of beams of width w from tokens (n·w,) on: rows and tokens, both (steps, n·w).
-
-        beams are log P (n, w) and greedy (n,), both updated; room, the best finished score and the longest
-        penalty (n,), as in ``decoding/beams.py``. The steps stop once a hypothesis chooses eos_id, or once all
-        hypotheses of a source are worse than its best finished one. None: not at once for this model, or if more
-        hypotheses may continue than a beam is wide.
-        """
-
-
 def expect_precision(name: str) -> str:
     """The name of a precision of products. Raises ConfigError for another."""
     if name not in PRECISIONS:
@@ -191,7 +128,7 @@ class Backend:
     dtype: str = "float32"
     precision: str = "float32"
     kernels: str = "plain"
-    engine: Engine | None = None
+    engine: Any = None  # a FastEngine (``engine/engine.py``), if there is one
     own_ops: Ops | None = None
 
     def __post_init__(self) -> None:

@@ -41,7 +41,7 @@ class DecoderSteps(Protocol):
         """From tokens (B, 1) at a position to logits (B, 1, V)."""
 
     def write(self, tokens: Array, position: int, going: Array, ends: tuple[int, int], count: int) -> Array | None:
-        """``Engine.likeliest`` for tokens (B, 1); ends are (eos_id, pad_id).
+        """``FastEngine.likeliest`` for tokens (B, 1); ends are (eos_id, pad_id).
 
         Every token that was fed and is no pad is marked as visible.
         """
@@ -49,7 +49,7 @@ class DecoderSteps(Protocol):
     def search(
         self, tokens: Array, position: int, beams: tuple[Array, ...], ends: tuple[int, int], count: int
     ) -> tuple[Array, Array] | None:
-        """``Engine.search`` for tokens (n·w, 1). The caller reorders the rows after that."""
+        """``FastEngine.search`` for tokens (n·w, 1). The caller reorders the rows after that."""
 
 
 #: (decoder, threads) -> a function that makes a state's DecoderSteps; None: this model, or this state, does not fit.

@@ -54,7 +54,7 @@ def step(model: Transformer | Decoder, tokens: Array, state: DecodeState) -> Arr
 def likeliest(
     model: Transformer | Decoder, tokens: Array, state: DecodeState, going: HostArray, count: int, eos_id: int
 ) -> HostArray | None:
-    """``Engine.likeliest``: up to ``LOOK`` steps, a launch each, and then a look at what they have chosen."""
+    """``FastEngine.likeliest``: up to ``LOOK`` steps, a launch each, and then a look at what they have chosen."""
     room = _room_of(model, state, tokens)
     if room is None:
         return None
