@@ -67,7 +67,7 @@ def trained(setting: Setting) -> dict[str, list[float]]:
     by_name: dict[str, list[float]] = {name: [] for name in PLACES}
     for depth in setting.depths:
         for name, after in PLACES.items():
-            model = tagger(setting, len(task.tokenizer), depth, after)
+            model = tagger(setting, len(task.vocabulary), depth, after)
             batches = (task.batch(step + 1, setting.batch_size) for step in range(setting.steps))
             fit(model, ((batch.src, batch.tgt_out) for batch in batches), lr=1e-3)
             by_name[name].append(float(model.ops.cross_entropy.forward(model(test.src), test.tgt_out, 0, 0.0)[0]))

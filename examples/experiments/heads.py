@@ -67,7 +67,7 @@ def source_fields(source: str) -> dict[str, slice]:
 def measure(setting: Setting) -> Found:
     """Train, then examine held-out dates."""
     task = PairsTask.from_tsv(DATES, seed=0)
-    size = len(task.tokenizer)
+    size = len(task.vocabulary)
     config = npf.TransformerConfig(
         src_vocab_size=size, tgt_vocab_size=size, d_model=setting.d_model, num_heads=setting.num_heads,
         d_ff=4 * setting.d_model, num_encoder_layers=setting.num_layers, num_decoder_layers=setting.num_layers,

@@ -75,7 +75,7 @@ def trained(setting: Setting) -> dict[str, list[float]]:
     for name, norm in ((LAYER, LayerNorm), ("BatchNorm", BatchNorm)):
         for size in setting.batch_sizes:
             make = partial(norm, setting.d_model, backend=backend)
-            model = Tagger(len(task.tokenizer), setting.d_model, setting.num_layers, norm=make, backend=backend)
+            model = Tagger(len(task.vocabulary), setting.d_model, setting.num_layers, norm=make, backend=backend)
             batches = (task.batch(step + 1, size) for step in range(setting.steps))
             fit(model, ((batch.src, batch.tgt_out) for batch in batches), lr=2e-3)
             by_name.setdefault(name, []).append(100 * accuracy(model(test.src), test.tgt_out))

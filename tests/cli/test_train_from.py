@@ -92,7 +92,7 @@ def test_it_trains_resumes_without_its_source_reports_and_decodes(start, cli, tm
     cli("decode parts ä7").quiet()
     assert options_of(tmp_path / "parts")["run"]["init_from"].endswith("source/checkpoints/step-00000004")
     cli("train --config parts/config.toml").refused("source: expected the folder of a run", "found nothing")
-    assert "--from" in (tmp_path / "parts" / "report.html").read_text()
+    assert "npformer train --config " in (tmp_path / "parts" / "report.html").read_text()
 
 
 def test_a_files_model_and_a_named_checkpoint_are_sources_too(start, sources, tmp_path):
