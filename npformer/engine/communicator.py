@@ -50,22 +50,12 @@ class Communicator:
         """send[q] arrives in receive[r] of rank q, where r is this rank; both have ``size`` arrays."""
         if receive[self.rank] is not send[self.rank]:
             receive[self.rank][...] = send[self.rank]
-        return self.messages({q: send[q] for q in self._others()}, {q: receive[q] for q in self._others()})
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        return self.messages({q: send[q] for q in others}, {q: receive[q] for q in others})
 
     def all_gather(self, send: Array, receive: Sequence[Array]) -> Request:
         """send arrives in receive[r] of every rank; receive[r] may be send itself."""
         return self.all_to_all([send] * self.size, receive)
-
-    def broadcast(self, array: Array, root: int = 0) -> Request:
-        """The array of rank root arrives in that of every other rank."""
-        if self.rank != root:
-            return self.messages({}, {root: array})
-        return self.messages(dict.fromkeys(self._others(), array), {})
-
-    def barrier(self) -> Request:
-        """It ends once every rank has called it; cards may still compute."""
-        nothing = dict.fromkeys(self._others(), np.empty(0))
-        return self.on_host.messages(nothing, nothing)
 
     def messages(self, send: dict[int, Array], receive: dict[int, Array]) -> Request:
         """Begin to send to, and to receive from, the other ranks of these numbers. Raises RankLostError."""
@@ -79,6 +69,3 @@ class Communicator:
         texts = [np.empty(length, np.uint8) for (length,) in lengths]
         ranks.all_gather(text, texts).wait()
         return [json.loads(text.tobytes()) for text in texts]
-
-    def _others(self) -> list[int]:
-        return [rank for rank in range(self.size) if rank != self.rank]

@@ -14,12 +14,13 @@ from npformer.io.atomic_files import describe, write_atomically
 from npformer.models import Model, Transformer, build_model
 from npformer.optim import Adam, AdamW
 from npformer.run.checkpoint import Checkpoint
-from npformer.run.conditions import digest, versions
+from npformer.run.conditions import versions
 from npformer.run.config_file import shown, write_toml
 from npformer.run.directory import RunDirectory
 from npformer.run.journal import Listeners
 from npformer.run.memory import expect_memory
 from npformer.run.model_arrays import expect_arrays, model_arrays_of, table_of
+from npformer.run.model_file import digest
 from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.run.progress import RunProgress
 from npformer.run.start_from import extend, source_of
@@ -52,7 +53,10 @@ class Assembled:
         model = self.step.model
         here = versions(model.backend)
         del here["threads"]
-        begin = {"options": self.config(), "weights": digest({"": model.backend.host(model.arena.values)})}
+        begin = {
+            "options": self.config(),
+            "weights": f"SHA-256 {digest({}, {'': model.backend.host(model.arena.values)})}",
+        }
         gpu = {GPU: name} if (name := getattr(model.backend.device, "card", "")) else {}
         return {"npformer": __version__, "data": str(self.identity)} | here | begin | gpu
 

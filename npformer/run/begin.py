@@ -15,10 +15,10 @@ from typing import Any
 from npformer.errors import ConfigError
 from npformer.run.assemble import Assembled, assemble, write_run
 from npformer.run.checkpoint import Checkpoint
-from npformer.run.conditions import digest
 from npformer.run.config_file import fitted
 from npformer.run.directory import RunDirectory
 from npformer.run.journal import Listeners, OnEvaluate, OnStep
+from npformer.run.model_file import digest
 from npformer.run.options import SECTIONS
 from npformer.run.progress import RunProgress
 from npformer.run.resume import assemble_again, is_changed, schedule_note, tidy
@@ -92,7 +92,7 @@ def continued(
 
     def conditions(loaded: tuple[Checkpoint, Assembled]) -> dict[str, str]:
         checkpoint, assembled = loaded
-        same = f"step {checkpoint.step}, {digest(checkpoint.arrays)}"
+        same = f"step {checkpoint.step}, SHA-256 {digest({}, checkpoint.arrays)}"
         return assembled.conditions() | {"checkpoint": same}
 
     folder = world.agreed(open_it)

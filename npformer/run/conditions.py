@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 
@@ -12,7 +11,6 @@ from npformer.backend import Backend
 from npformer.backend.numpy.blas import blas_core
 from npformer.errors import CheckpointError
 from npformer.run.checkpoint import Checkpoint
-from npformer.typing import HostArrays
 
 #: Environment variables that limit the threads of NumPy's matrix products; the first one that is set counts.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -43,15 +41,6 @@ def versions(backend: Backend) -> dict[str, str]:
         here["cuBLAS"] = version()
     of_device: dict[str, str] = backend.device.versions  # type: ignore[attr-defined]
     return here | of_device | {"device": backend.device.name, "precision": backend.precision}
-
-
-def digest(arrays: HostArrays) -> str:
-    """What tells these arrays from others: SHA-256 of their names and bytes, by name; a file has no order."""
-    sha256 = hashlib.sha256()
-    for name, x in sorted(arrays.items()):
-        sha256.update(name.encode())
-        sha256.update(np.ascontiguousarray(x).view(np.uint8).data)
-    return f"SHA-256 {sha256.hexdigest()}"
 
 
 def patience_in(checkpoint: Checkpoint) -> tuple[float, int]:
