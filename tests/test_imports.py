@@ -1,6 +1,7 @@
 """Who may import whom, read from the source itself; and what every module owes its reader."""
 
 import ast
+import graphlib
 import subprocess
 import sys
 from functools import cache
@@ -142,6 +143,35 @@ def test_own_modules_are_imported_by_name_in_one_place_alone():
             home = ROOT.parent / name.replace(".", "/")
             assert home.is_dir() or home.with_suffix(".py").is_file()
             assert name.split(".")[1] not in allowed(asking.split(".")[1]), f"{name} stands below: a statement does"
+
+
+def needed(path):
+    """The files of npformer that a file imports, also late, but for types alone."""
+    types = [
+        node for node in ast.walk(tree_of(path)) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    ]
+    for_types = {id(node) for block in types for statement in block.body for node in ast.walk(statement)}
+    names = set()
+    for node in ast.walk(tree_of(path)):
+        if (
+            isinstance(node, ast.ImportFrom)
+            and (node.module or "").startswith("npformer")
+            and id(node) not in for_types
+        ):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    files = [ROOT.parent.joinpath(*name.split(".")) for name in names]
+    files = [file.with_suffix(".py") if file.with_suffix(".py").exists() else file / "__init__.py" for file in files]
+    return {file if file.exists() else _holder(file) for file in files} - {path}
+
+
+def _holder(file):
+    """The file that holds a name which is no module."""
+    module = file.parent.parent
+    return module.with_suffix(".py") if module.with_suffix(".py").exists() else module / "__init__.py"
+
+
+def test_no_files_import_each_other_in_a_circle():
+    graphlib.TopologicalSorter({path: needed(path) for path in FILES}).prepare()
 
 
 def test_foreign_packages_are_imported_where_they_belong():
