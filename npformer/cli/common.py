@@ -53,7 +53,21 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 def _filled(paragraph: list[str], width: int) -> str:
     groups = groupby(paragraph, key=lambda line: line.startswith("  "))
-    return "\n".join("\n".join(lines) if shown else fill(" ".join(lines), width) for shown, lines in groups)
+    return "\n".join(_examples([*lines], width) if shown else fill(" ".join(lines), width) for shown, lines in groups)
+
+
+def _examples(lines: list[str], width: int) -> str:
+    """The lines; if one is too long, with less room between a command and what it does, or with that below it."""
+    if max(map(len, lines)) <= width:
+        return "\n".join(lines)
+    pairs = [(command, meaning.strip()) for command, _, meaning in (line[2:].partition("  ") for line in lines)]
+    longest = max(len(command) for command, meaning in pairs if meaning) if any(meaning for _, meaning in pairs) else 0
+    closer = [f"  {command.ljust(longest)}  {meaning}".rstrip() for command, meaning in pairs]
+    if max(map(len, closer)) <= width:
+        return "\n".join(closer)
+    margin = " " * 6
+    below = (fill(meaning, width, initial_indent=margin, subsequent_indent=margin) for _, meaning in pairs)
+    return "\n".join(f"  {command}\n{meaning}".rstrip() for (command, _), meaning in zip(pairs, below, strict=True))
 
 
 class Parser(argparse.ArgumentParser):
