@@ -6,7 +6,7 @@ What metrics.jsonl says becomes points, gaps or a clear error.
 import numpy as np
 import pytest
 
-from npformer.check.curves import Curve as Sweep
+from npformer.check.curves import ErrorCurve as Sweep
 from npformer.check.sweep import STEPS
 from npformer.errors import DataError
 from npformer.see.plot import draw_curves, draw_sweep
