@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from npformer.errors import ConfigError
 from npformer.see.explain.entries import Spot
 from npformer.see.explain.graph import Graph, Making
 from npformer.see.explain.number import GradientAddress, Means, Witnessed, find, means_of, names_of_calls, value_of
-from npformer.see.explain.paths import THROUGH, Gates, Paths, paths
+from npformer.see.explain.paths import PAST, THROUGH, Gates, Paths, paths
 from npformer.see.explain.products import CodeLine, Term
 from npformer.see.explain.text import as_json
 from npformer.see.explain.words import GRADIENT, axis_words, quoted, shown, what, why_zero
@@ -88,25 +88,14 @@ class Explanation:
 
 def explanation(session: Recording, at: str, up: Sequence[str] = ()) -> Explanation:
     """Explain the number at a place. up: gradients to walk on to, as the terms name them. Raises ConfigError."""
-    place = find(session, at)
-    graph = Graph(session)
+    place, reader = find(session, at), _Reader(session)
     value = value_of(session, place)
-    reader = _Reader(session, graph)
     terms = reader.terms(place, value.analytic)
     return Explanation(
-        session.setting.name,
-        place.text,
-        what(session, place),
-        session.loss,
-        value,
-        terms,
-        reader.why(terms),
-        tuple(up),
-        tuple(reader.walk(terms, up)),
-        paths(session, place, value.analytic),
-        tokens(session, place),
+        session.setting.name, place.text, what(session, place), session.loss, value, terms, reader.why(terms),
+        tuple(up), tuple(reader.walk(terms, up)), paths(session, place, value.analytic), tokens(session, place),
         means_of(session, place, value.analytic),
-    )
+    )  # fmt: skip
 
 
 def tokens(session: Recording, place: GradientAddress) -> tuple[Share, ...]:
@@ -124,31 +113,27 @@ def tokens(session: Recording, place: GradientAddress) -> tuple[Share, ...]:
 def _predicted(session: Recording, index: tuple[int, ...]) -> str:
     """The token that is predicted at a place."""
     where = " ".join(f"{letter}{i}" for letter, i in zip("bt", index, strict=False))
-    targets = session.setting.targets
+    targets, rows = session.setting.targets, session.setting.labels.get("target_out")
     if targets is None:
         return where
-    rows = session.setting.labels.get("target_out")
-    if rows is None:
-        return f"{int(targets[index])} at {where}"
-    return f"{quoted(rows[index[0]][index[1] if len(index) > 1 else 0])} at {where}"
+    told = int(targets[index]) if rows is None else quoted(rows[index[0]][index[1] if len(index) > 1 else 0])
+    return f"{told} at {where}"
 
 
-class _Reader:
+class _Reader(Graph):
     """Turns what the graph finds into groups of products with names."""
 
-    def __init__(self, session: Recording, graph: Graph) -> None:
-        self.session, self.graph = session, graph
+    def __init__(self, session: Recording) -> None:
+        super().__init__(session)
         self._names = {id(call): name for name, call in names_of_calls(session).items()}
 
     def terms(self, place: GradientAddress, value: float) -> Sums:
-        """The products of the place's own gradient."""
-        own_groups = [self._own_code(call, part) for call, part in self.graph.outside(place) if part]
-        return self._sums("the number", value, map(self.graph.made, self.graph.arrivals(place)), own_groups, value != 0)
-
-    def _own_code(self, call: Call, part: float) -> Group:
-        """What a layer's own code adds to a parameter, without an operation: one product, whose parts are not seen."""
-        name = self._names[id(call)]
-        return Group(name, "", None, (Product("", f"{name}: its own code", (part,), part, "", ""),), part)
+        """The products of the place's own gradient; what a layer's own code adds is one, whose parts are not seen."""
+        sums = self._sums("the number", value, map(self.made, self.arrivals(place)), value != 0)
+        named = [(self._names[id(call)], part) for call, part in self.outside(place) if part]
+        own = [(name, (Product("", f"{name}: its own code", (part,), part, "", ""),), part) for name, part in named]
+        groups = (*sums.groups, *(Group(name, "", None, products, part) for name, products, part in own))
+        return replace(sums, groups=groups, begins=sums.begins and not own)
 
     def why(self, sums: Sums) -> Sums | None:
         """The products of the largest product's gradient; of a sum of zeros, those of a gradient that is 0."""
@@ -174,61 +159,45 @@ class _Reader:
         for step in steps:
             if name in step.spots:
                 call, spot = step.spots[name]
-                return self._sums(name, spot.value(), self.graph.follow(call, spot))
+                return self._sums(name, spot.value(), self.follow(call, spot))
         known = ", ".join(list(dict.fromkeys(each for step in steps for each in step.spots))[:6])
         raise ConfigError(
             f"--up: expected a gradient that the last step names, such as {known or 'none'}, got {name!r}"
         )
 
-    def _sums(
-        self, name: str, value: float, made: Iterable[Making], own_groups: Sequence[Group] = (), may_begin: bool = True
-    ) -> Sums:
+    def _sums(self, name: str, value: float, made: Iterable[Making], may_begin: bool = True) -> Sums:
         spots: dict[str, tuple[Call, Spot]] = {}
-        groups = (*(self._group(each, spots) for each in made), *own_groups)
-        return Sums(name, value, groups, may_begin and not groups, spots)
-
-    def _group(self, made: Making, spots: dict[str, tuple[Call, Spot]]) -> Group:
-        products = tuple(self._product(made.call, term, made.coefficient, spots) for term in made.terms)
-        name = self._names.get(id(made.call), made.call.name)
-        return Group(name, made.call.operation, made.line, products, sum(each.value for each in products))
+        groups = []
+        for call, line, terms, coefficient in made:
+            products = tuple(self._product(call, term, coefficient, spots) for term in terms)
+            shown_as, total = self._names.get(id(call), call.name), sum(each.value for each in products)
+            groups.append(Group(shown_as, call.operation, line, products, total))
+        return Sums(name, value, tuple(groups), may_begin and not groups, spots)
 
     def _product(self, call: Call, term: Term, coefficient: float, spots: dict[str, tuple[Call, Spot]]) -> Product:
-        up, place = "", ""
-        texts = []
-        for factor in term.factors:
-            text = shown(self.session, call, factor.spot, factor.text)
-            texts.append(text)
+        texts = [shown(self.session, call, factor.spot, factor.text) for factor in term.factors]
+        up, place, value = "", "", coefficient * term.value
+        for text, factor in zip(texts, term.factors, strict=True):
             if factor.spot is not None:
-                up = text
-                spots[text] = (call, factor.spot)
+                up, spots[text] = text, (call, factor.spot)
                 place = axis_words(self.session, call, factor.shape, factor.at)
-        value = coefficient * term.value
-        factors = tuple(factor.value for factor in term.factors)
         zero = why_zero(self.session, call, term) if value == 0 else ""
         sign = "−" if coefficient * term.sign < 0 else ""
-        return Product(place, sign + "·".join(texts), factors, value, up, zero)
+        return Product(place, sign + "·".join(texts), tuple(each.value for each in term.factors), value, up, zero)
 
 
 def to_dict(explained: Explanation) -> dict[str, Any]:
     """For JSON: every section, with all products, ways and tokens."""
     told: dict[str, Any] = as_json(explained)
-    return {"format": "npformer-explanation", "version": 1} | told | {"paths": _paths(explained.paths)}
-
-
-def _paths(paths: Paths) -> dict[str, Any]:
-    sums = [{"name": s.name, "through": s.through, "past": s.past, "elsewhere": s.elsewhere} for s in paths.sums]
-    return {
-        "exact": paths.exact,
-        "remainder": paths.remainder,
-        "sums": sums,
-        "ways": [
-            {
-                "choices": [
-                    {"at": paths.sums[number].name, "goes": "through" if choice == THROUGH else "past"}
-                    for number, choice in way.choices
-                ],
-                "value": way.value,
-            }
-            for way in paths.ways
-        ],
-    }
+    paths = explained.paths
+    goes = {THROUGH: "through", PAST: "past"}
+    ways = [
+        {
+            "choices": [{"at": paths.sums[number].name, "goes": goes[choice]} for number, choice in way.choices],
+            "value": way.value,
+        }
+        for way in paths.ways
+    ]
+    sums = [{name: x for name, x in each._asdict().items() if name != "call"} for each in paths.sums]
+    told["paths"] = {"exact": paths.exact, "remainder": paths.remainder, "sums": sums, "ways": ways}
+    return {"format": "npformer-explanation", "version": 1} | told

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from npformer.see.record.calls import Call, Hooks, gradient_names, inputs_of
 from npformer.see.record.jacobian import terms
 from npformer.see.record.lines import plain_function, tracing_lines
 from npformer.see.record.recording import Recording
+from npformer.typing import HostArray
 
 
 class Arrival(NamedTuple):
@@ -116,8 +117,11 @@ class Graph:
 
     def arriving(self, call: Call, part: int, index: Index, leaving: bool = False) -> list[Arrival]:
         """Where an entry of an upstream gradient comes from; leaving: of what the call returned instead."""
-        marks = _Marks(self.session, call, part, index, leaving)
-        return list(marks.between(0, marks.count))
+        seen, way = self.session.seen[call.number], "gradients" if leaving else "upstream"
+        shape = np.shape(as_tuple(seen.gradients if leaving else seen.upstream)[part])
+        flat, marks = np.array([np.ravel_multi_index(index, shape) if index else 0]), Marks(self.session)
+        found = marks.between(0, marks.count, {(call.number, way, part): flat})
+        return [marks.arrival(int(mark), float(c)) for _, _, by, cs in found for mark, c in zip(by, cs, strict=True)]
 
     def _by_upstream(self, arrival: Arrival) -> Iterator[Term]:
         """Products with each entry of the upstream gradient: the pair's own backward, one entry at a time."""
@@ -133,90 +137,95 @@ class Graph:
                 yield Term(1.0, (slope, Factor(spot.text, value, spot, index, np.shape(whole))))
 
 
-@dataclass
-class _Marks(Hooks):
-    """Finds the returned gradients' entries that arrive at one entry; each has a number, its mark."""
+#: A gradient: the number of a call, its "upstream" or its "gradients", and which of them.
+GradientKey: TypeAlias = tuple[int, str, int]
 
-    session: Recording
-    target: Call
-    part: int
-    index: Index
-    leaves: bool
-    seen: float = 0.0
-    power: int = 0
-    within: tuple[int, int] = (0, 0)
-    starts: dict[tuple[int, int], int] = field(default_factory=dict)
-    count: int = 0
 
-    def __post_init__(self) -> None:
-        for call in self.session.backward_order:
-            if call is self.target and not self.leaves:
-                break
-            for number, gradient in enumerate(as_tuple(self.session.seen[call.number].gradients)):
+class Marks(Hooks):
+    """Finds which entries of the gradients that operations returned arrive where; each entry has a number, its mark."""
+
+    def __init__(self, session: Recording) -> None:
+        self.session, self.device = session, session.checked.device
+        self.returned: list[tuple[Call, int, Index]] = []  # an operation, and which of its gradients, of this shape
+        starts = [0]
+        for call in session.backward_order:
+            for number, gradient in enumerate(as_tuple(session.seen[call.number].gradients)):
                 if gradient is not None:
-                    self.starts[call.number, number] = self.count
-                    self.count += np.size(gradient)
+                    self.returned.append((call, number, np.shape(gradient)))
+                    starts.append(starts[-1] + int(np.size(gradient)))
+        *self.starts, self.count = starts
+        named = zip(self.returned, self.starts, strict=True)
+        self._begins = {(call.number, number): start for (call, number, _), start in named}
 
-    def between(self, first: int, end: int) -> Iterator[Arrival]:
-        """The arrivals with marks from first to end − 1."""
-        if end <= first:
+    def between(
+        self, first: int, end: int, wanted: dict[GradientKey, HostArray]
+    ) -> Iterator[tuple[GradientKey, HostArray, HostArray, HostArray]]:
+        """Of entries of these gradients, by flat indices: (gradient, some of its entries, what arrives, coefficients).
+
+        Looked for are marks from first to end − 1. Three sums tell a single one that arrives; where more do, each half of
+        the marks is looked for.
+        """
+        if end <= first or not wanted:
             return
-        sums = [self._sum(first, end, power) for power in (0, 1, 2)]
-        if not any(sums):
-            return
-        mark = round(sums[1] / sums[0]) if sums[0] else -1
-        if sums[1] == mark * sums[0] and sums[2] == mark * mark * sums[0]:
-            yield self._arrival(first + mark, sums[0])
-        elif end - first > 1:
+        sums, left = [self._sums(first, end, power, wanted) for power in (0, 1, 2)], {}
+        for key, flats in wanted.items():
+            once, by_mark, by_square = (each[key] for each in sums)
+            marks = np.round(np.divide(by_mark, once, out=np.full(once.shape, -1.0), where=once != 0))
+            is_single = (by_mark == marks * once) & (by_square == marks * marks * once) & (once != 0)
+            if is_single.any():
+                yield key, flats[is_single], first + marks[is_single].astype(np.int64), once[is_single]
+            several = ((once != 0) | (by_mark != 0) | (by_square != 0)) & ~is_single
+            if several.any():
+                left[key] = flats[several]
+        if end - first > 1:
             middle = (first + end) // 2
-            yield from self.between(first, middle)
-            yield from self.between(middle, end)
+            yield from self.between(first, middle, left)
+            yield from self.between(middle, end, left)
 
-    def _sum(self, first: int, end: int, power: int) -> float:
-        self.within, self.power, self.seen = (first, end), power, 0.0
-        self.session.run(self)
-        return self.seen
+    def arrival(self, mark: int, coefficient: float) -> Arrival:
+        """The entry with a mark."""
+        which = int(np.searchsorted(self.starts, mark, "right")) - 1
+        call, number, shape = self.returned[which]
+        place = np.unravel_index(mark - self.starts[which], shape)
+        return Arrival(call, number, tuple(map(int, place)), coefficient)
 
-    def _arrival(self, mark: int, coefficient: float) -> Arrival:
-        number, gradient = max(
-            (key for key, start in self.starts.items() if start <= mark), key=self.starts.__getitem__
-        )
-        call = self.session.calls[number]
-        shape = np.shape(as_tuple(self.session.seen[number].gradients)[gradient])
-        place = np.unravel_index(mark - self.starts[number, gradient], shape)
-        return Arrival(call, gradient, tuple(map(int, place)), coefficient)
+    def _sums(self, first: int, end: int, power: int, wanted: dict[GradientKey, HostArray]) -> dict[GradientKey, Any]:
+        self._range, self._wanted = (first, end, power), wanted
+        self._read = {key: np.zeros(flats.shape) for key, flats in wanted.items()}
+        self.session.run(self, "complex128")
+        return self._read
 
     def entering(self, call: Call | None, dy: Any) -> Any:
-        """Read the marks of the target's entry; an operation gets its upstream gradient without marks."""
-        if call is self.target and not self.leaves:
-            self._read(dy)
-        return _plain(dy) if call is not None and call.operation else dy
+        """Read the marks that arrive; an operation gets its upstream gradient without marks."""
+        self._note(call, "upstream", dy)
+        if call is None or not call.operation:
+            return dy
+        return like(dy, [None if part is None else self._placed(np.real(self._host(part))) for part in as_tuple(dy)])
 
     def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Any) -> Any:
-        """Mark what an operation returns; read what the target returns."""
-        if call is self.target and self.leaves:
-            self._read(gradients)
+        """Mark what an operation returns; read what another call returns."""
         if call is None or not call.operation or gradients is None:
+            self._note(call, "gradients", gradients)
             return gradients
-        marked = [self._marked(call, number, g) for number, g in enumerate(as_tuple(gradients))]
-        return like(gradients, marked)
+        return like(gradients, [self._marked(call.number, i, g) for i, g in enumerate(as_tuple(gradients))])
 
-    def _marked(self, call: Call, number: int, gradient: Any) -> Any:
-        start = self.starts.get((call.number, number))
-        first, end = self.within
+    def _marked(self, number: int, which: int, gradient: Any) -> Any:
+        first, end, power = self._range
+        start = self._begins.get((number, which))
         if start is None or start >= end or start + np.size(gradient) <= first:
             return gradient
         marks = start + np.arange(np.size(gradient)).reshape(np.shape(gradient))
         in_range = (marks >= first) & (marks < end)
-        return gradient + 1j * np.where(in_range, (marks - first).astype(float) ** self.power, 0.0)
+        return gradient + self._placed(1j * np.where(in_range, (marks - first).astype(float) ** power, 0.0))
 
-    def _read(self, x: Any) -> None:
-        part = as_tuple(x)[self.part]
-        if part is not None:
-            self.seen = float(np.imag(np.asarray(part)[self.index]))
+    def _note(self, call: Call | None, way: str, x: Any) -> None:
+        for part, gradient in enumerate(() if x is None else as_tuple(x)):
+            key = (-1 if call is None else call.number, way, part)
+            if key in self._wanted and gradient is not None:
+                self._read[key] = np.imag(self._host(gradient)).reshape(-1)[self._wanted[key]].astype(np.float64)
 
+    def _host(self, x: Any) -> HostArray:
+        return np.asarray(self.device.host(x))
 
-def _plain(x: Any) -> Any:
-    if isinstance(x, tuple):
-        return tuple(_plain(part) for part in x)
-    return np.ascontiguousarray(np.real(x)) if np.iscomplexobj(x) else x
+    def _placed(self, x: HostArray) -> Any:
+        return self.device.array(np.ascontiguousarray(x), "complex128" if np.iscomplexobj(x) else "float64")

@@ -14,6 +14,7 @@ add up to the number, with nothing counted twice.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -36,6 +37,8 @@ _OPEN = {PAST: (1.0, 0.0), THROUGH: (0.0, 1.0), NEITHER: (0.0, 0.0)}
 
 #: (number of the sum, PAST or THROUGH) for each sum that a way passes.
 Choices: TypeAlias = tuple[tuple[int, int], ...]
+#: Number of the sum's call -> the gradient that reached it.
+Arrived: TypeAlias = dict[int, Any]
 
 
 class ResidualSum(NamedTuple):
@@ -101,14 +104,13 @@ def paths(session: Recording, place: GradientAddress, number: float) -> Paths:
         return Paths((), (ResidualPath((), number),), 0.0, True)
     walk = _Walk(session, place, [each.call for each in sums])
     exact = len(sums) <= EXACT
-    ways = sorted(walk.every_way() if exact else walk.strongest(), key=lambda way: -abs(way.value))
-    remainder = 0.0 if exact else number - sum(way.value for way in ways)
-    return Paths(sums, tuple(ways), remainder, exact)
+    ways = sorted(walk.ways(math.inf if exact else MOST_RUNS), key=lambda way: -abs(way.value))
+    return Paths(sums, tuple(ways), 0.0 if exact else number - sum(way.value for way in ways), exact)
 
 
 def _sums(session: Recording, place: GradientAddress, number: float) -> tuple[ResidualSum, ...]:
     """The sums on the way from the loss to the place, the one nearest to the loss first."""
-    sums = []
+    sums, names = [], {id(each.call): each.name for each in session.residuals}
     for call in session.backward_order:
         if call.operation not in SUMS:
             continue
@@ -116,9 +118,7 @@ def _sums(session: Recording, place: GradientAddress, number: float) -> tuple[Re
             place.gradient(session, Gates({call.number: _OPEN[branch]})) for branch in (NEITHER, THROUGH, PAST)
         )
         if not (elsewhere == no_past == no_through == number):
-            through, past = no_past - elsewhere, no_through - elsewhere
-            name = next(each.name for each in session.residuals if each.call is call)
-            sums.append(ResidualSum(call, name, through, past, elsewhere))
+            sums.append(ResidualSum(call, names[id(call)], no_past - elsewhere, no_through - elsewhere, elsewhere))
     return tuple(sums)
 
 
@@ -126,85 +126,58 @@ class _Walk:
     """Follows the gradient from sum to sum."""
 
     def __init__(self, session: Recording, place: GradientAddress, sums: list[Call]) -> None:
-        self.session, self.place = session, place
+        self.session, self.place, self.runs = session, place, 0
         self.numbers = {call.number: i for i, call in enumerate(sums)}
         #: The sums in which the place is itself, as a gain of their norm is.
         self.ending = {
             call.number for call in sums if call is place.call or place.name in session.seen[call.number].added
         }
-        self.runs = 0
 
-    def every_way(self) -> Iterator[ResidualPath]:
-        """Each way that ends at the place, found from the loss on."""
-        value, arrived = self._run(self._gates())
-        waiting: list[tuple[Choices, dict[int, Any]]] = [((), arrived)]
-        yield from _ending((), value)
-        while waiting:
-            choices, arrived = waiting.pop()
+    def ways(self, most: float) -> Iterator[ResidualPath]:
+        """Each way that ends at the place, found from the loss on; those whose beginnings carry most, by most re-runs.
+
+        Without a limit the order in which ways are found does not matter.
+        """
+        order, heap = count(), list[tuple[float, int, Choices, int, Any]]()
+
+        def note(choices: Choices, value: float, arrived: Arrived) -> Iterator[ResidualPath]:
+            if value != 0:
+                yield ResidualPath(choices, value)
             for number, dy in arrived.items():
-                for longer, value, further in self._sent(choices, number, dy):
-                    yield from _ending(longer, value)
-                    waiting.append((longer, further))
+                # the size of the part of the number that goes on from there, all later sums open
+                carried = 0.0 if most == math.inf else abs(self._run(Gates({}, {number: dy}))[0])
+                heapq.heappush(heap, (-carried, next(order), choices, number, dy))
 
-    def strongest(self) -> Iterator[ResidualPath]:
-        """The ways whose beginnings carry most: a search that goes on from the largest part first."""
-        value, arrived = self._run(self._gates())
-        yield from _ending((), value)
-        order = count()
-        heap: list[tuple[float, int, Choices, int, Any]] = [
-            (-self._carried(n, dy), next(order), (), n, dy) for n, dy in arrived.items()
-        ]
-        heapq.heapify(heap)
-        while heap and self.runs < MOST_RUNS:
+        yield from note((), *self._run(self._closed()))
+        while heap and self.runs < most:
             _, _, choices, number, dy = heapq.heappop(heap)
-            for longer, value, further in self._sent(choices, number, dy):
-                yield from _ending(longer, value)
-                for following, arrived_dy in further.items():
-                    carried = self._carried(following, arrived_dy)
-                    heapq.heappush(heap, (-carried, next(order), longer, following, arrived_dy))
+            here = 0.0
+            if number in self.ending:  # a way ends in the sum itself, before a branch is chosen
+                here, _ = self._send(number, NEITHER, dy)
+                yield from note(choices, here, {})
+            for branch in (THROUGH, PAST):
+                value, arrived = self._send(number, branch, dy)
+                yield from note((*choices, (self.numbers[number], branch)), value - here, arrived)
 
-    def _gates(self) -> Gates:
+    def _closed(self) -> Gates:
         """All sums are closed: what comes from the loss by no sum at all, and what reaches the sums first."""
         return Gates(dict.fromkeys(self.numbers, _OPEN[NEITHER]), {}, self.numbers)
 
-    def _run(self, hooks: Gates) -> tuple[float, dict[int, Any]]:
-        """What ends at the place, and what reaches the sums that stop it; from the loss, if no gradient is given."""
-        if hooks.replaced:  # nothing comes from the loss
-            hooks.replaced.setdefault(0, _zeros(self.session.seen[0].upstream))
-        value = self.place.gradient(self.session, hooks)
-        self.runs += 1
-        nonzero = {
-            n: dy for n, dy in hooks.arrived.items() if any(part is not None and np.any(part) for part in as_tuple(dy))
-        }
-        return value, nonzero
-
-    def _sent(self, choices: Choices, number: int, dy: Any) -> Iterator[tuple[Choices, float, dict[int, Any]]]:
-        """Both ways on from a sum: (choices, the part that ends at the place, what reaches other sums).
-
-        If the place is in the sum itself, as a gain of its norm is, a way ends there, before a branch is chosen.
-        """
-        here = 0.0
-        if number in self.ending:
-            here, _ = self._send(number, NEITHER, dy)
-            yield choices, here, {}
-        for branch in (THROUGH, PAST):
-            value, further = self._send(number, branch, dy)
-            yield (*choices, (self.numbers[number], branch)), value - here, further
-
-    def _send(self, number: int, branch: int, dy: Any) -> tuple[float, dict[int, Any]]:
+    def _send(self, number: int, branch: int, dy: Any) -> tuple[float, Arrived]:
         """Send a gradient on from a sum, into one branch: what ends at the place, and what reaches other sums."""
-        hooks = self._gates()
+        hooks = self._closed()
         hooks.open_at[number], hooks.replaced[number] = _OPEN[branch], dy
         return self._run(hooks)
 
-    def _carried(self, number: int, dy: Any) -> float:
-        """The size of the part of the number that goes on from a sum, all later sums open."""
-        return abs(self._run(Gates({}, {number: dy}))[0])
-
-
-def _ending(choices: Choices, value: float) -> Iterator[ResidualPath]:
-    if value != 0:
-        yield ResidualPath(choices, value)
+    def _run(self, hooks: Gates) -> tuple[float, Arrived]:
+        """What ends at the place, and what reaches the sums that stop it; from the loss, if no gradient is given."""
+        if hooks.replaced:
+            hooks.replaced.setdefault(0, _zeros(self.session.seen[0].upstream))
+        self.runs += 1
+        value = self.place.gradient(self.session, hooks)
+        parts = {number: as_tuple(dy) for number, dy in hooks.arrived.items()}
+        came = [number for number, each in parts.items() if any(part is not None and np.any(part) for part in each)]
+        return value, {number: hooks.arrived[number] for number in came}
 
 
 def _zeros(dy: Any) -> Any:

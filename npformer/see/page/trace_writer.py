@@ -29,7 +29,7 @@ from npformer.io.atomic_files import describe, write_atomically
 from npformer.see.explain.number import GradientAddress
 from npformer.see.page.bugs import BugTrace
 from npformer.see.page.document import Pack, bundle, html_page, web_file
-from npformer.see.page.flows import Flows
+from npformer.see.page.flows import uses
 from npformer.see.page.sums import MOST_TERMS, OpensAt, packed_sums
 from npformer.see.page.tour import tour
 from npformer.see.record import Trace
@@ -152,8 +152,8 @@ def evidence_of(
 
 def _evidence(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, Any]:
     """Call -> gradient -> the places of its witnesses."""
-    by_number: dict[str, Any] = {}
-    if (recording := trace.recording) is None:
+    recording, by_number = trace.recording, dict[str, Any]()
+    if recording is None:
         return {}
     for call in trace.calls:
         number = call["id"]
@@ -180,21 +180,28 @@ def _flows(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, Any]
 
     Uses whose numbers are left out have no place here, but for the numbers that are asked for.
     """
-    flows = Flows(trace.calls, trace.arrays)
     flats = {(each["call"], each["what"], each["name"]): each["flat"] for each in asked}
     fan_in: dict[str, dict[str, Any]] = {}
-    for place, uses in flows.fan_in.items():
-        arrays = [(_named(trace, user, "gradients", gradient), where) for user, gradient, where in uses]
+    edges = []
+    for (number, what, part), listed in {} if trace.recording is None else uses(trace.recording).items():
+        call: Any = trace.calls[number]
+        place = (number, what, call[what][part]["name"])
+        read = [(use, trace.calls[use.call]["gradients"][use.gradient]) for use in listed]
+        if what == "upstream" and call["kind"] == "operation":
+            for use, gradient in read:
+                names = [entry["name"] for entry in trace.calls[use.call]["inputs"]]
+                edges.append((number, use.call, names.index(gradient["of"])))
+        arrays = [str(gradient["value"]) for _, gradient in read]
         if place in flats:
-            for array, where in arrays:
-                _keep(trace, pack, array, np.flatnonzero(where == flats[place]))
-        elif any(array in pack.left_out for array in (_named(trace, *place), *(name for name, _ in arrays))):
+            for array, use in zip(arrays, listed, strict=True):
+                _keep(trace, pack, array, np.flatnonzero(use.where == flats[place]))
+        elif any(array in pack.left_out for array in (_named(trace, *place), *arrays)):
             continue
-        call, what, name = place
-        fan_in.setdefault(str(call), {})[f"{what}.{name}"] = [
-            {"call": user, "gradient": gradient, "map": pack.add(where, whole=True)} for user, gradient, where in uses
+        fan_in.setdefault(str(number), {})[f"{what}.{place[2]}"] = [
+            {"call": use.call, "gradient": gradient["name"], "map": pack.add(use.where, whole=True)}
+            for use, gradient in read
         ]
-    return {"edges": flows.edges, "fan_in": fan_in}
+    return {"edges": sorted(edges), "fan_in": fan_in}
 
 
 def _named(trace: Trace, call: int, what: str, name: str) -> str:

@@ -191,15 +191,18 @@ class Recording:
         with self._apart(hooks) as recorder:
             return self.checked.gradients(self.upstream, replaced), recorder.calls
 
-    def run(self, hooks: Hooks | None = None) -> HostArrays:
-        """Run the backward again, within a session; the gradients of parameters and inputs, by name."""
+    def run(self, hooks: Hooks | None = None, dtype: str = "float64") -> HostArrays:
+        """Run the backward again, within a session; the gradients of parameters and inputs, by name.
+
+        dtype: of the gradients of parameters, complex128 if hooks hand on complex numbers.
+        """
         assert self._recorder is not None
         copies: dict[int, Any] = {}
         for call, cache in zip(self.live, self._caches, strict=True):
             call.cache, call.backward_time = unspent(cache, copies), None
         first, last = self.live[0].cache, self.live[-1].cache
         for owner in self.checked.owners.values():
-            owner.grad[...] = 0
+            owner.grad = self.checked.device.zeros(owner.data.shape, dtype)
         self._recorder.hooks = hooks or Hooks()
         return self._pull(first if self.how is None else (first, last))
 
@@ -256,6 +259,18 @@ class Recording:
                 self.loss = float(sum(np.sum(r * host(x)) for r, x in zip(self.upstream, as_tuple(y), strict=True)))
             recorder.known, recorder.hooks = self.calls, Hooks()
             self.live = recorder.calls = list(map(copy.copy, self.calls))
+            yield
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """Within this context the target can run again, whether or not this is within a session."""
+        if self._recorder is not None:
+            yield
+            return
+        with self._running(Hooks(), self.calls) as (placed, recorder):
+            self.forward(*placed, **self.checked.options)
+            self.live, copies = recorder.calls, dict[int, Any]()
+            self._caches = [unspent(call.cache, copies) for call in self.live]
             yield
 
 
