@@ -162,8 +162,8 @@ class Marks(Hooks):
     ) -> Iterator[tuple[GradientKey, HostArray, HostArray, HostArray]]:
         """Of entries of these gradients, by flat indices: (gradient, some of its entries, what arrives, coefficients).
 
-        Looked for are marks from first to end − 1. Three sums tell a single one that arrives; where more do, each half of
-        the marks is looked for.
+        Looked for are marks from first to end − 1. Three sums tell a single one that arrives; where more do, each half
+        of the marks is looked for.
         """
         if end <= first or not wanted:
             return

@@ -235,14 +235,9 @@ class ParameterPart(NamedTuple):
             return tuple(reversed(index))
         return index if self.columns is None else (*index[:-1], index[-1] + self.columns[0])
 
-
-class _Memory(NamedTuple):
-    """The memory of a parameter, or of several that are columns of one block."""
-
-    data: Any
-    grad: Any
-    numbers: HostArray  # the number of each entry, in the order in which the entries lie in memory
-    views: HostArrays  # dotted name -> the numbers of its entries, in its shape
+    def of(self, x: HostArray) -> HostArray:
+        """The entries that are the parameter's, in its shape."""
+        return x.T if self.transposed else x if self.columns is None else x[..., slice(*self.columns)]
 
 
 class Parameters:
@@ -250,49 +245,34 @@ class Parameters:
 
     def __init__(self, named: Mapping[str, Any], device: Device) -> None:
         self._host = device.host
-        groups: dict[int, tuple[Any, dict[str, HostArray]]] = {}
-        self._memories = []
+        #: Owner of memory -> the number of each entry, as they lie in memory; and of the entries of its parameters.
+        self._memories: dict[int, tuple[Any, HostArray, HostArrays]] = {}
         for name, parameter in named.items():
             owner = getattr(parameter, "owner", parameter)
-            if id(owner) not in groups:
-                data = self._host(owner.data)
-                numbers = np.empty_like(data, dtype=np.int64)
-                numbers[...] = np.arange(data.size).reshape(data.shape)
-                groups[id(owner)] = numbers, {}
-                self._memories.append(_Memory(owner.data, owner.grad, numbers.ravel(order="K"), groups[id(owner)][1]))
-            numbers, views = groups[id(owner)]
+            shape = np.shape(owner.data)
+            numbers = np.empty_like(self._host(owner.data), dtype=np.int64)
+            numbers[...] = np.arange(numbers.size).reshape(shape)
+            _, _, views = self._memories.setdefault(id(owner), (owner, numbers.ravel(order="K"), {}))
             views[name] = getattr(parameter, "_view", lambda x: x)(numbers)
 
     def in_array(self, x: Any) -> list[ParameterPart]:
         """The parameters that x, an input of an operation, is made of; [] if it is no parameter."""
-        for memory in self._memories:
-            places = _places(x, memory.data, memory.numbers)
+        for owner, numbers, views in self._memories.values():
+            places = _places(x, owner.data, numbers)
             if places is not None:
-                return [part for name, entries in memory.views.items() if (part := _part(name, places, entries))]
+                return [part for name, entries in views.items() if (part := _part(name, places, entries))]
         return []
-
-    def split(self, total: Any, added: Any) -> HostArrays:
-        """What was added to each parameter, by name and in its shape, if added was added to total."""
-        for memory in self._memories:
-            places = _places(total, memory.grad, memory.numbers)
-            if places is not None:
-                whole = np.zeros(memory.numbers.size)
-                whole[places] = self._host(added)
-                views = memory.views.items()
-                return {name: whole[entries] for name, entries in views if np.isin(entries, places).any()}
-        return {}
 
     def gradients(self) -> list[HostArray]:
         """Copies of the gradients of all memories, for ``changes``."""
-        return [np.array(self._host(memory.grad)) for memory in self._memories]
+        return [np.array(self._host(owner.grad)) for owner, _, _ in self._memories.values()]
 
     def changes(self, before: list[HostArray]) -> HostArrays:
         """What was added to each parameter since then; those that nothing was added to are left out."""
         changed: HostArrays = {}
-        for memory, old in zip(self._memories, before, strict=True):
-            change = np.asarray(self._host(memory.grad) - old).reshape(-1)
-            if change.any():
-                changed |= {name: change[entries] for name, entries in memory.views.items() if change[entries].any()}
+        for (owner, _, views), old in zip(self._memories.values(), before, strict=True):
+            change = np.asarray(self._host(owner.grad) - old).reshape(-1)
+            changed |= {name: change[entries] for name, entries in views.items() if change[entries].any()}
         return changed
 
 

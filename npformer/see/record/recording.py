@@ -27,7 +27,17 @@ from npformer.check.inputs import as_tuple, copied, host64, is_array, like, plac
 from npformer.check.subject import NOTHING_REPLACED, Subject, Upstream
 from npformer.errors import ConfigError, ShapeError
 from npformer.layers import CacheStack, Layer
-from npformer.see.record.calls import Call, CallRecorder, Hooks, ParameterPart, Parameters, listening, shown_name
+from npformer.see.record.calls import (
+    Call,
+    CallRecorder,
+    Hooks,
+    ParameterPart,
+    Parameters,
+    gradient_names,
+    inputs_of,
+    listening,
+    shown_name,
+)
 from npformer.see.record.lines import Frame, LineTracer, tracing_lines
 from npformer.typing import HostArray, HostArrays, Tensors
 
@@ -347,7 +357,7 @@ class _Noting(Hooks):
     """Keeps copies, since arrays may be changed later, and gives each call its lines and its share of the gradients."""
 
     def __init__(self, recording: Recording, tracer: LineTracer) -> None:
-        self.seen, self.tracer = recording.seen, tracer
+        self.seen, self.tracer, self.host = recording.seen, tracer, recording.checked.device.host
         self.parameters = Parameters(recording.checked.parameters, recording.checked.device)
         self._running: list[Call | None] = []  # backwards that are running
         self._gradients: list[HostArray] | None = None  # of the parameters when they were looked at last
@@ -377,10 +387,13 @@ class _Noting(Hooks):
         if call is not None:
             seen = self.seen[call.number]
             seen.backward, seen.gradients = frame, kept(gradients)
-            apart = [self.parameters.split(x, dx) for x, dx in zip(call.into, call.added, strict=True) if x is not None]
-            if apart and all(apart):  # else what has changed says it
-                for added in apart:
-                    _add(seen.added, added)
+            count = (0 if gradients is None else len(as_tuple(gradients))) + len(call.added)
+            names, inputs = gradient_names(call.target, count) if call.added else [], inputs_of(call)
+            named = zip(names[count - len(call.added) :], call.added, strict=True)
+            apart = [(seen.params.get(inputs.index(name), []), dx) for name, dx in named if dx is not None]
+            if apart and all(parts for parts, _ in apart):  # else what has changed says it
+                for parts, dx in apart:
+                    _add(seen.added, {part.parameter: part.of(self.host(dx)) for part in parts})
                 self._gradients = self.parameters.gradients()
         self._note_direct()
         self._running.pop()

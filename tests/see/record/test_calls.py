@@ -148,12 +148,9 @@ def test_inputs(blocks):
         assert parameters.in_array(array) == parts
 
 
-def test_what_is_added_to_a_part_belongs_to_its_parameter(blocks):
-    layer, parameters = blocks
-    added = np.arange(15.0).reshape(5, 3)
-    assert parameters.split(layer.output.weight.grad, added)["table"].tolist() == added.T.tolist()
-    columns = np.arange(9.0).reshape(3, 3)
-    parts = parameters.split(layer.block.grad[:, 1:4], columns)
-    assert parts["a"].tolist() == np.hstack([np.zeros((3, 1)), columns[:, :1]]).tolist()
-    assert parts["b"].tolist() == np.hstack([columns[:, 1:], np.zeros((3, 2))]).tolist()
-    assert parameters.split(np.zeros((3, 3)), columns) == {}
+def test_what_is_in_an_array_of_several_parameters_is_found_for_each():
+    x = np.arange(18.0).reshape(3, 6)
+    assert ParameterPart("b", (2, 6), False).of(x).tolist() == x[:, 2:].tolist()
+    assert ParameterPart("b", (2, 6), False).entry((1, 0)) == (1, 2)
+    assert ParameterPart("table", None, True).of(x).tolist() == x.T.tolist()
+    assert ParameterPart("table", None, True).entry((5, 2)) == (2, 5)
