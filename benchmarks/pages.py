@@ -19,12 +19,12 @@ from typing import Any
 from benchmarks import page_tables, speed_chart
 from benchmarks.checkers.table import checkers
 from benchmarks.corpus import tables
+from benchmarks.lessons_page import page as lessons_page
 from benchmarks.machine import ROOT
 from benchmarks.measured import RESULTS
 from npformer.check.derivations import GRAMMAR
 from npformer.cli.main import main as npformer
 from npformer.lab.lessons import LESSONS
-from npformer.lab.lessons.page import page as lessons_page
 from npformer.see.explain.questions import questions
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

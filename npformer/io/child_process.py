@@ -41,10 +41,10 @@ class ChildEnded(Exception):
 
 
 class Prints:
-    """What a program writes to standard error: its first and last bytes, and how many there are."""
+    """What a program writes to standard error: its first bytes, and its last."""
 
     def __init__(self, stream: Any) -> None:
-        self.first, self.last, self.count = b"", b"", 0
+        self.first, self.last = b"", b""
         self._thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
         self._thread.start()
 
@@ -53,7 +53,6 @@ class Prints:
             while chunk := stream.read1(65536):
                 self.first += chunk[: FIRST - len(self.first)]
                 self.last = (self.last + chunk)[-LAST:]
-                self.count += len(chunk)
 
     def wait(self) -> None:
         """Until the program, which has ended, has no more."""
@@ -155,10 +154,5 @@ def _kill(process: subprocess.Popen[bytes], late: threading.Event | None = None)
     """End the process and everything that it started, by its session."""
     if late is not None:
         late.set()
-    if process.poll() is not None and not hasattr(os, "killpg"):
-        return
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+        os.killpg(process.pid, signal.SIGKILL)

@@ -61,7 +61,7 @@ def test_nothing_runs_after_a_refusal(tmp_path, monkeypatch):
     monkeypatch.setattr(grade, "run", lambda *given, **named: runs.append(runner.run(*given, **named)) or runs[-1])
     with pytest.raises(DataError, match=r"changes files \(os.mkdir\)"):
         acting(tmp_path, "import os\ntry: os.mkdir('new')\nexcept BaseException: pass\nprint('here')")
-    assert [run.ended for run in runs] == [False]
+    assert [bool(run.refused) for run in runs] == [True]
     assert runs[0].printed == ""
 
 

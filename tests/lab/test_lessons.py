@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.lessons_page import page
 from npformer.check import gradcheck
 from npformer.check.adapters.user_file import user_case
 from npformer.lab.grader import find, grade_file
@@ -13,7 +14,6 @@ from npformer.lab.grader.progress import DONE, IN_PROGRESS, NOT_BEGUN, Begun, Ex
 from npformer.lab.lessons import LESSONS, lesson, text
 from npformer.lab.lessons.broken import RIGHT, WRONG, broken
 from npformer.lab.lessons.lessons import next_step
-from npformer.lab.lessons.page import page
 from npformer.lab.lessons.text import standing
 from npformer.lab.museum.bugs import bug
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import sys
 from typing import Any
@@ -22,18 +23,13 @@ def library() -> tuple[str, ...]:
 
 
 def limit(seconds: float, memory: int, is_alone: bool = True) -> None:
-    """Bound time and memory (bytes), where the system can; is_alone: no files are written, no processes started."""
+    """Bound time and memory (bytes); is_alone: no files are written, no processes started."""
 
     def time_is_up(number: int, frame: Any) -> None:
         raise TimeLimit("the time is up")
 
-    if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, time_is_up)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        import resource
-    except ImportError:  # not on this system: the parent process still limits the time
-        return
+    signal.signal(signal.SIGALRM, time_is_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     alone = ((resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_NPROC, 0)) if is_alone else ()
     for kind, value in (
         (resource.RLIMIT_AS, memory),

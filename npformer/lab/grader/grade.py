@@ -40,7 +40,6 @@ class Grade:
     faults: Sequence[Fault] = ()  # why it is not right, the first thing to see to first
     lines: ComparedLines | None = None  # of a wrong backward whose forward is the template's: the first wrong line
     printed: str = ""
-    printed_more: int = 0
     warnings: Sequence[dict[str, Any]] = ()
 
     @property
@@ -78,8 +77,8 @@ def grade_exercise(exercise: Exercise, source: LearnerFile, beside: Sequence[Exe
     elif status == WRONG:
         faults = list(faults_of(exercise, source, outcomes, findings))
         lines = lines_of(exercise, source, outcomes[0]) if wrong and wrong <= set(exercise.gradients) else None
-    warned = happened.warnings if happened.ended else []
-    return Grade(exercise, status, findings, faults, lines, happened.printed, happened.printed_more, warned)
+    warned = [] if happened.ended else happened.warnings
+    return Grade(exercise, status, findings, faults, lines, happened.printed, warned)
 
 
 def _expect_runs(exercise: Exercise, source: LearnerFile, happened: LearnerRun, limits: Limits) -> None:
@@ -104,8 +103,9 @@ def _why_not_loaded(source: LearnerFile, happened: LearnerRun, limits: Limits) -
         hint = "; a file may import only parts that come before its exercises (`npformer grade --list`)"
         hint = hint if "'parts'" in failure["message"] else ""
         return f"{failure['type']}: {failure['message']}{hint}{where}"
-    ended = f"its process ended with {happened.exit_code}; it printed: {happened.printed.strip()[-300:]!r}"
-    return late if happened.killed else ended
+    if happened.ended is None or happened.ended.is_late:
+        return late
+    return f"its process ended with {happened.ended.code}; it printed: {happened.printed.strip()[-300:]!r}"
 
 
 def _stopped(exercise: Exercise, source: LearnerFile, happened: LearnerRun, limits: Limits) -> Iterator[Finding]:
@@ -116,10 +116,10 @@ def _stopped(exercise: Exercise, source: LearnerFile, happened: LearnerRun, limi
     if late:
         at = source.at(late[0]["line"])
         yield Finding("time", False, f"{slow}: is there a loop without an end?", [at] if at else [])
-    elif happened.killed:
+    elif happened.ended and happened.ended.is_late:
         yield Finding("time", False, f"{slow} and had to be stopped")
-    elif not happened.ended:
-        text = f"{step} ended the whole process ({happened.exit_code}): out of memory, or os._exit?"
+    elif happened.ended:
+        text = f"{step} ended the whole process ({happened.ended.code}): out of memory, or os._exit?"
         yield Finding("process", False, text)
 
 

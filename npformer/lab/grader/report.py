@@ -44,7 +44,7 @@ def report(grade: Grade, level: int, command: str) -> str:
         more = f"More: {command} --hint {level + 1}" if level < 3 else f"The derivation: {command} --answer"
         parts.append(f"  {visible(more)}")
     lines = [line for line in grade.printed.rstrip().split("\n") if line.strip()]
-    cut = ["… and more"] if lines[LINES:] or grade.printed_more else []
+    cut = ["… and more"] if lines[LINES:] else []
     warned = [told["message"] + f" (line {told['line']})" * bool(told["line"]) for told in grade.warnings]
     blocks = _block("Your code printed", [*lines[:LINES], *cut]), _block("Python warned", warned)
     parts.append("\n".join(filter(None, blocks)))

@@ -12,7 +12,7 @@ from typing import Any
 import npformer
 from npformer.check.measures import with_gaps
 from npformer.io.child.values import decode, mapped
-from npformer.io.child_process import GRACE, ChildEnded, ChildProcess, Limits, lent, python_child
+from npformer.io.child_process import FIRST, GRACE, ChildEnded, ChildProcess, Limits, lent, python_child
 from npformer.io.seconds import now
 from npformer.lab.grader.exercises import Exercise, ExerciseCase
 from npformer.lab.grader.grading import Result
@@ -36,10 +36,7 @@ class LearnerRun:
     step: str = "load"  # the last one that was begun
     warnings: list[dict[str, Any]] = field(default_factory=list)
     printed: str = ""
-    printed_more: int = 0  # bytes beyond those kept
-    exit_code: str = ""
-    killed: bool = False  # stopped by the time limit
-    ended: bool = False  # by itself
+    ended: ChildEnded | None = None  # why it did not come to its end
 
 
 class _Over(Exception):
@@ -73,13 +70,12 @@ def run(
         _asking(found, process, STARTUP)("begin", **job)
         with suppress(_Over):
             _run(found, _asking(found, process, limits.seconds + GRACE), exercise, source, cases, oracle)
-        found.ended = not found.refused
     except ChildEnded as ended:
-        found.killed, found.exit_code = ended.is_late, ended.code
+        found.ended = ended
     finally:
         process.end()
-    prints = process.prints
-    found.printed, found.printed_more = prints.first.decode("utf-8", "replace"), prints.count - len(prints.first)
+    first = process.prints.first
+    found.printed = first.decode("utf-8", "replace") + "\n… and more" * (len(first) == FIRST)
     return found
 
 

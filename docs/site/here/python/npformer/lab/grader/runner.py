@@ -23,10 +23,9 @@ stopped = None  # what was noted before a worker was ended
 
 
 class Run:
-    def __init__(self, killed=False):
-        self.results, self.slopes, self.signatures, self.killed, self.ended = [], [], None, killed, not killed
-        self.failure, self.refused, self.step, self.warnings = {}, {}, "load", []
-        self.printed, self.exit_code, self.printed_more = "", "", 0
+    def __init__(self, ended=None):
+        self.results, self.slopes, self.signatures, self.ended = [], [], None, ended
+        self.failure, self.refused, self.step, self.warnings, self.printed = {}, {}, "load", [], ""
 
     def enter(self, step):
         self.step = step
@@ -36,7 +35,7 @@ class Run:
 def run(exercise, source, beside, cases, limits, oracle):
     """What becomes of one exercise on these cases."""
     if stopped:
-        happened = Run(killed=True)
+        happened = Run(SimpleNamespace(is_late=True))
         happened.step, happened.signatures = stopped[-1]["step"], stopped[-1]["signatures"]
         return happened
     happened, space = Run(), {"zip": lambda *lists, strict=False: zip(*lists), "float": np.number}
