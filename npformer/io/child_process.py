@@ -15,7 +15,7 @@ from typing import Any
 
 from numpy.lib.stride_tricks import as_strided
 
-from npformer.io.child.values import encode
+from npformer.io.child.values import decode, encode
 from npformer.io.child.wire import receive, send
 from npformer.typing import HostArray
 
@@ -93,6 +93,12 @@ class ChildProcess:
             raise ChildEnded(str(error), code=self._code()) from None
         finally:
             timer.cancel()
+
+    def call(self, call: str, seconds: float, values: Any = (), /, **asked: Any) -> dict[str, Any]:
+        """The answer of ``child`` to a call with named values; "value" and "arrays" are what that returns, if any."""
+        given, arrays = lent(values)
+        told, found = self.ask({"ask": call, **asked, **given}, arrays, seconds)
+        return {**told, "value": decode(told["form"], found) if "form" in told else None, "arrays": found}
 
     def _code(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):

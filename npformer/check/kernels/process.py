@@ -8,8 +8,8 @@ import numpy as np
 
 from npformer.check.inputs import as_tuple, is_float
 from npformer.check.kernels.files import KernelError, KernelTask
-from npformer.io.child.values import decode
-from npformer.io.child_process import GRACE, ChildEnded, Limits, lent, python_child
+from npformer.io.child.values import kind
+from npformer.io.child_process import GRACE, ChildEnded, Limits, python_child
 from npformer.io.seconds import now
 from npformer.typing import HostArray
 
@@ -74,13 +74,14 @@ class KernelProcess:
         sizes = tuple(x.shape for x in given)
         if sizes not in self._shapes:
             self._shapes[sizes] = self._reference.shapes(given)
-        kind = next(x.dtype.str for x in given if is_float(x))
-        out = [(f"output {i}", kind, shape) for i, shape in enumerate(self._shapes[sizes])]
+        dtype = next(x.dtype.str for x in given if is_float(x))
+        out = [(f"output {i}", dtype, shape) for i, shape in enumerate(self._shapes[sizes])]
         self._count += 1
         names = [f"its input {name}" for name in self._reference.names]
-        told, y = self._ask("forward", {"number": self._count, "out": out}, list(zip(names, given, strict=True)))
+        told = self._ask("forward", {"number": self._count, "out": out}, list(zip(names, given, strict=True)))
+        y = told["value"]
         if not told["is_pair"]:
-            raise KernelError(f"forward: expected (y, cache), got {_kind(y)}")
+            raise KernelError(f"forward: expected (y, cache), got {kind(y)}")
         arrays = _arrays(y)
         return arrays if isinstance(y, tuple) else arrays[0], _Cache(self._count, given, self._dropped)
 
@@ -90,8 +91,7 @@ class KernelProcess:
         floats, wanted = [n for n, x in named.items() if is_float(x)], self._reference.wanted(cache.inputs)
         out = [(f"the gradient of {n}", named[n].dtype.str, named[n].shape) for n in wanted]
         given = tuple(map(np.asarray, dy)) if isinstance(dy, tuple) else np.asarray(dy)
-        _, found = self._ask("backward", {"number": cache.number, "out": out}, [("dy", given)])
-        gradients = _arrays(found)
+        gradients = _arrays(self._ask("backward", {"number": cache.number, "out": out}, [("dy", given)])["value"])
         if len(gradients) == len(floats):
             return tuple(g for n, g in zip(floats, gradients, strict=True) if n in wanted)
         if len(gradients) != len(wanted):
@@ -99,16 +99,15 @@ class KernelProcess:
             raise KernelError(f"backward: expected {expected}, in this order, got {len(gradients)}")
         return gradients
 
-    def _ask(self, call: str, asked: dict[str, Any], values: Any = ()) -> tuple[dict[str, Any], Any]:
-        """The kernel's answer to a call, and the value in it."""
+    def _ask(self, call: str, asked: dict[str, Any], values: Any = ()) -> dict[str, Any]:
+        """The kernel's answer to a call."""
         self._began = now()
         if self._began >= self._deadline:
             raise KernelEnded("the time was up before all was tried", is_its_own=False)
         dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
-        given, arrays = lent(values)
-        head = {"ask": call, "fill": self.fill, "watch": "near" * self.watch, "drop": dropped, **asked, **given}
+        here = {"fill": self.fill, "watch": "near" * self.watch, "drop": dropped, **asked}
         try:
-            told, answered = self._process.ask(head, arrays, self._deadline - self._began)
+            told = self._process.call(call, self._deadline - self._began, values, **here)
         except ChildEnded as ended:
             raise self._ended(call, ended.code or str(ended)) from ended
         if failed := told.get("failed"):
@@ -119,7 +118,7 @@ class KernelProcess:
         faults = [*(SIGNS[sign] for sign in told.get("signs", ())), *told.get("faults", ())]
         faults += [f"changes {name}, which other code still needs" for name in told.get("changed", ())]
         self.faults |= dict.fromkeys(f"{call} {fault}" for fault in faults)
-        return told, decode(told["form"], answered) if "form" in told else None
+        return told
 
     def _ended(self, call: str, how: str) -> KernelEnded:
         """Why there is no answer. A call that took most of the time that was left does not return."""
@@ -133,17 +132,5 @@ class KernelProcess:
 def _arrays(value: Any) -> tuple[HostArray | None, ...]:
     """A result's arrays, and None in the place of one. Raises KernelError for anything else."""
     if any(isinstance(part, str | dict | tuple) for part in as_tuple(value)):
-        raise KernelError(f"TypeError: expected arrays of numbers, got {_kind(value)}")
+        raise KernelError(f"TypeError: expected arrays of numbers, got {kind(value)}")
     return tuple(None if part is None else np.asarray(part) for part in as_tuple(value))
-
-
-def _kind(x: Any) -> str:
-    if isinstance(x, np.ndarray):
-        return "an array"
-    return (
-        f"a tuple of {len(x)}"
-        if isinstance(x, tuple)
-        else "none"
-        if x is None
-        else "a dict" * isinstance(x, dict) or str(x)
-    )

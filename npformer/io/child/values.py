@@ -55,3 +55,14 @@ def mapped(change: Callable[[Any], Any], value: Any) -> Any:
 def as_tuple(value: Any) -> tuple[Any, ...]:
     """Several values as they are, a single one as a tuple."""
     return value if isinstance(value, tuple) else (value,)
+
+
+def kind(value: Any) -> str:
+    """A value in words."""
+    if value is None:
+        return "None (is a `return` missing?)"
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    if isinstance(value, np.ndarray):
+        return f"one array {value.shape}"
+    return "a dict" if isinstance(value, dict) else str(value)

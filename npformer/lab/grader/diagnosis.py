@@ -17,11 +17,12 @@ import numpy as np
 from npformer.check.causes.mutants import Mutant, mutants
 from npformer.check.causes.patterns import NUMBERS, Clues, by_pattern, names_of
 from npformer.check.measures import max_abs
+from npformer.io.child.values import as_tuple
 from npformer.lab.grader.exercises import HINTS, Exercise, ExerciseCase
 from npformer.lab.grader.grading import LATE, ComparedTensor, Finding, Result
 from npformer.lab.grader.parts import FUNCTIONS
 from npformer.lab.grader.source import LearnerFile
-from npformer.lab.grader.tree import as_tuple, named
+from npformer.lab.grader.tree import named
 
 Hints = Sequence[str]
 SHAPES = ("shape", "mismatch", "broadcast", "dimension", "axis", "size")  # words of errors of shapes

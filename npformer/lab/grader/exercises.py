@@ -26,8 +26,8 @@ import numpy as np
 from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS
 from npformer.functional.derivation import for_page
+from npformer.io.child.values import as_tuple
 from npformer.lab.grader.parts import FUNCTIONS, TEXTS, TOLD
-from npformer.lab.grader.tree import as_tuple
 from npformer.typing import HostArray
 
 #: Hints that fit several exercises, by name.

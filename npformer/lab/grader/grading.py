@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.measures import largest, max_abs, scale_of, worst_at
+from npformer.io.child.values import as_tuple, kind
 from npformer.io.percent import percent
 from npformer.io.terminal import counted
 from npformer.lab.grader.exercises import Exercise, ExerciseCase
 from npformer.lab.grader.source import LearnerFile
-from npformer.lab.grader.tree import as_tuple, named
+from npformer.lab.grader.tree import named
 from npformer.typing import HostArray, HostArrays
 
 FEW = 5  # the most numbers in an excerpt
@@ -134,17 +135,6 @@ def against_own_forward(outcome: Result, slopes: HostArrays) -> None:
     most, came = largest(slopes.values()), outcome.gradients
     outcome.own_forward = True
     outcome.gradients = {name: compare(came[name].claimed, slopes[name], most, MEASURED_TOLERANCE) for name in came}
-
-
-def kind(value: Any) -> str:
-    """A value in words."""
-    if value is None:
-        return "None (is a `return` missing?)"
-    if isinstance(value, tuple):
-        return f"a tuple of {len(value)}"
-    if isinstance(value, np.ndarray):
-        return f"one array {value.shape}"
-    return "a dict" if isinstance(value, dict) else str(value)
 
 
 class Finding(NamedTuple):

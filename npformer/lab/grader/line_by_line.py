@@ -16,11 +16,11 @@ import numpy as np
 
 from npformer.check.derivations.point import measured
 from npformer.check.measures import max_abs
+from npformer.io.child.values import as_tuple
 from npformer.lab.grader.exercises import Exercise, ExerciseCase
 from npformer.lab.grader.grading import Result
 from npformer.lab.grader.parts import TEXTS
 from npformer.lab.grader.source import LearnerFile
-from npformer.lab.grader.tree import as_tuple
 from npformer.typing import HostArray
 
 #: Relative to the largest entry: a value this near to the measured derivative is right.

@@ -12,7 +12,7 @@ from typing import Any
 import npformer
 from npformer.check.measures import with_gaps
 from npformer.io.child.values import decode, mapped
-from npformer.io.child_process import FIRST, GRACE, ChildEnded, ChildProcess, Limits, lent, python_child
+from npformer.io.child_process import FIRST, GRACE, ChildEnded, ChildProcess, Limits, python_child
 from npformer.io.seconds import now
 from npformer.lab.grader.exercises import Exercise, ExerciseCase
 from npformer.lab.grader.grading import Result
@@ -84,17 +84,14 @@ def _asking(found: LearnerRun, process: ChildProcess, seconds: float) -> Ask:
     deadline = now() + seconds
 
     def ask(call: str, values: Any = (), **asked: Any) -> dict[str, Any]:
-        given, arrays = lent(values)
-        told, answered = process.ask({"ask": call, **asked, **given}, arrays, deadline - now())
+        told = process.call(call, deadline - now(), values, **asked)
         if "refused" in told:
             found.refused = told
             raise _Over
         found.warnings = told["warnings"]
         if "failed" in told:
             raise _Failed(told)
-        lines = {name: (line, decode(form, answered)) for name, (line, form) in told.get("lines", {}).items()}
-        value = decode(told["form"], answered) if "form" in told else None
-        return {**told, "value": value, "lines": lines, "arrays": answered}
+        return told
 
     return ask
 
@@ -138,7 +135,9 @@ def _try(found: LearnerRun, ask: Ask, exercise: Exercise, index: int) -> None:
     found.step = "backward"
     first = ask("backward", [dy], number=index, watch="strictly")
     second = ask("backward", [dy], number=index, watch="", quiet=True, follow=index == 0)
-    result.stable, result.measuring, result.lines = _same(first, second), first["signs"], second["lines"]
+    result.stable, result.measuring = _same(first, second), first["signs"]
+    found_by = second["lines"].items()
+    result.lines = {name: (line, decode(form, second["arrays"])) for name, (line, form) in found_by}
     result.note_backward(exercise, first["value"], first["changed"])
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from npformer.io.child.values import as_tuple
 from npformer.typing import HostArray
 
-__all__ = ["as_tuple", "named", "paths"]
-
 
 def named(names: tuple[str, ...], values: Any) -> dict[str, Any]:
     """The leaves of values, one value for each name (a single one may omit its tuple), by dotted name.

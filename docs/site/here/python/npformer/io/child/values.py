@@ -58,3 +58,14 @@ def same(a, b):
 
 def as_tuple(value):
     return value if isinstance(value, tuple) else (value,)
+
+
+def kind(value):
+    """A value in words."""
+    if value is None:
+        return "None (is a `return` missing?)"
+    if isinstance(value, tuple):
+        return "a tuple of " + str(len(value))
+    if isinstance(value, np.ndarray):
+        return "one array " + str(value.shape)
+    return "a dict" if isinstance(value, dict) else str(value)
