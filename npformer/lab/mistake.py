@@ -5,8 +5,6 @@ The museum's are of npformer's own functions; those that score the checks are in
 
 from __future__ import annotations
 
-import re
-import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,21 +17,10 @@ class EditError(ValueError):
 
 
 def replaced(source: str, old: str, new: str) -> str:
-    """The source with new in the place of old. Raises EditError unless old occurs exactly once.
-
-    Both are text as it stands there, comments included, without the indentation of the line in which it begins.
-    """
-    old, new, found = old.strip("\n"), new.strip("\n"), []
-    for match in re.finditer(re.escape(old.partition("\n")[0]), source):
-        start = match.start()
-        line = source[source.rfind("\n", 0, start) + 1 :]
-        margin = line[: len(line) - len(line.lstrip(" "))]
-        here, there = (textwrap.indent(text, margin).removeprefix(margin) for text in (old, new))
-        if source.startswith(here, start):
-            found.append(source[:start] + there + source[start + len(here) :])
-    if len(found) != 1:
-        raise EditError(f"expected this code exactly once, found it {len(found)} times:\n{old}")
-    return found[0]
+    """The source with new in the place of old. Raises EditError unless old occurs exactly once."""
+    if source.count(old) != 1:
+        raise EditError(f"expected this code exactly once, found it {source.count(old)} times:\n{old}")
+    return source.replace(old, new)
 
 
 @dataclass(frozen=True)
@@ -41,7 +28,7 @@ class Edit:
     """A change of one function: ``old``, a piece of code that occurs exactly once in it, becomes ``new``.
 
     where is "module:name" or "module:Class.method"; beside a pair, "f", "f.inner" or "Class.method" of its text, and
-    "" the whole text. old and new are as ``replaced`` takes them.
+    "" the whole text. old and new are pieces of its text as it stands there, as if the function began at the left.
     """
 
     where: str

@@ -87,7 +87,7 @@ def test_afterwards_everything_is_the_same_object_again(fails):
 
 
 def test_what_a_bug_remembers_on_a_function_is_forgotten():
-    edit = Edit(SOFTMAX, "(y,) = cache", "(y,) = cache\nsoftmax_backward.seen = True")
+    edit = Edit(SOFTMAX, "(y,) = cache", "(y,) = cache\n    softmax_backward.seen = True")
     with patched([edit]):
         gradient(softmax_backward)
         assert softmax_backward.seen
