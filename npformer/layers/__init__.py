@@ -24,9 +24,7 @@ from npformer.layers.linear import Linear
 from npformer.layers.mechanisms import LinearAttention, Local, Mechanism, ScaledDotProduct
 from npformer.layers.multi_head_attention import MultiHeadAttention
 from npformer.layers.parameter import Buffer, Parameter, ParameterView
-from npformer.layers.positions import LearnedPositions, SinusoidalPositions
-from npformer.layers.relative_bias import RelativeBias
-from npformer.layers.rotary import Rotary
+from npformer.layers.positions import LearnedPositions, RelativeBias, Rotary, SinusoidalPositions
 from npformer.layers.self_attention import SelfAttention
 from npformer.layers.stacks import DecoderStack, EncoderStack
 

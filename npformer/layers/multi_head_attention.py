@@ -61,8 +61,7 @@ from npformer.layers.layer import Layer, concat_last
 from npformer.layers.linear import Linear
 from npformer.layers.mechanisms import Mechanism, ScaledDotProduct
 from npformer.layers.parameter import Parameter
-from npformer.layers.relative_bias import RelativeBias
-from npformer.layers.rotary import Rotary
+from npformer.layers.positions import RelativeBias, Rotary
 from npformer.typing import Array
 
 

@@ -11,8 +11,7 @@ from npformer.functional.relative_bias import expect_buckets
 from npformer.layers.initializers import Seed
 from npformer.layers.mechanisms import LinearAttention, Local, Mechanism, ScaledDotProduct
 from npformer.layers.multi_head_attention import MultiHeadAttention
-from npformer.layers.relative_bias import RelativeBias
-from npformer.layers.rotary import Rotary
+from npformer.layers.positions import RelativeBias, Rotary
 
 ATTENTIONS = ("full", "local", "linear")
 #: The position encoding inside attention. "absolute": none; positions are added to the embeddings, or nowhere.

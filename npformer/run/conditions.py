@@ -1,4 +1,4 @@
-"""What must match for a resumed run to repeat the uninterrupted one bit for bit, and the early-stopping state."""
+"""What must match for a resumed run to repeat the uninterrupted one bit for bit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.backend.numpy.blas import blas_core
-from npformer.errors import CheckpointError
-from npformer.run.checkpoint import Checkpoint
 
 #: Environment variables that limit the threads of NumPy's matrix products; the first one that is set counts.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -41,13 +39,3 @@ def versions(backend: Backend) -> dict[str, str]:
         here["cuBLAS"] = version()
     of_device: dict[str, str] = backend.device.versions  # type: ignore[attr-defined]
     return here | of_device | {"device": backend.device.name, "precision": backend.precision}
-
-
-def patience_in(checkpoint: Checkpoint) -> tuple[float, int]:
-    """The lowest held-out loss and the evaluations since."""
-    match checkpoint.state.get("patience"):
-        case [float(lowest), int(waited)]:
-            return lowest, waited
-    raise CheckpointError(
-        f"{checkpoint.path}: expected patience as a run saves it, got another; restore it from a copy"
-    )

@@ -26,7 +26,7 @@ from npformer.io.seconds import now, rate, since
 from npformer.models import Model
 from npformer.run import metrics
 from npformer.run.checkpoint import Checkpoint, list_checkpoints, load_checkpoint, prune, save_checkpoint
-from npformer.run.conditions import patience_in, versions
+from npformer.run.conditions import versions
 from npformer.run.directory import RunDirectory
 from npformer.run.journal import Journal, Listeners, Silent
 from npformer.run.model_arrays import copy_arrays, model_arrays, model_arrays_of, saved_arrays, set_arrays
@@ -132,18 +132,18 @@ class Trainer:
             raise CheckpointError(
                 f"{checkpoint.path}: expected the data it was trained on, got others; restore them, or start a new run"
             )
-        count, trained_with = state.get("loss_count"), state.get("versions")
-        if type(count) is not int or not isinstance(trained_with, dict):
-            raise CheckpointError(
-                f"{checkpoint.path}: expected loss_count and versions, as a run saves them, got {', '.join(state)}; "
-                "resume from a checkpoint of npformer train"
-            )
-        patience = patience_in(checkpoint)
+        match state:
+            case {"loss_count": int(count), "versions": {**trained_with}, "patience": [float(lowest), int(waited)]}:
+                pass
+            case _:
+                raise CheckpointError(
+                    f"{checkpoint.path}: expected loss_count, versions and patience, as a run saves them, got "
+                    f"{', '.join(state)}; resume from a checkpoint of npformer train"
+                )
         copy_arrays(self._arrays(), checkpoint.arrays, self.step.model.backend, str(checkpoint.path))
         self.step.optimizer.t = self._saved_at = self._finite_at = checkpoint.step
-        self._loss_count = count
         self._journal.go_back(checkpoint.step)
-        self._lowest, self._waited = patience
+        self._loss_count, self._lowest, self._waited = count, lowest, waited
         now = versions(self.step.model.backend)
         if trained_with != now:
             self.progress.say(

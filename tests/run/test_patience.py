@@ -72,7 +72,7 @@ def test_another_patience_in_a_checkpoint_is_refused(make, odd):
     trainer = make()
     checkpoint = load_latest(trainer.run)
     checkpoint.state["patience"] = odd
-    with pytest.raises(CheckpointError, match="expected patience as a run saves it, got another"):
+    with pytest.raises(CheckpointError, match="expected loss_count, versions and patience, as a run saves them"):
         trainer.restore(checkpoint)
 
 

@@ -106,7 +106,7 @@ def test_a_checkpoint_of_another_program_is_not_resumed(state, run):
     checkpoint = load_latest(run)
     parts = assemble(read_toml(run.config_path, SECTIONS), checkpoint)
     save_checkpoint(run.checkpoints, 3, checkpoint.arrays, state | {"identity": parts.identity}, None)
-    other = r"step-00000003: expected loss_count and versions, as a run saves them"
+    other = r"step-00000003: expected loss_count, versions and patience, as a run saves them"
     with unchanged(parts.step.model.arena), pytest.raises(CheckpointError, match=other):
         parts.trainer(run).restore(load_latest(run))
 

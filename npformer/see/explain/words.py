@@ -14,7 +14,7 @@ import numpy as np
 from npformer.functional import AttentionMask
 from npformer.io.printable import visible
 from npformer.layers import BatchNorm, Embedding, FeedForward, LayerNorm, LearnedPositions, Linear, MultiHeadAttention
-from npformer.layers.relative_bias import RelativeBias
+from npformer.layers.positions import RelativeBias
 from npformer.see.explain.entries import Index, Spot
 from npformer.see.explain.number import GradientAddress, aliases_of
 from npformer.see.explain.products import Factor, Term
