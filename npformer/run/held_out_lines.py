@@ -13,8 +13,8 @@ from npformer.training import Evaluation
 from npformer.training.evaluation import likeliest
 
 SHOWN = 5
-_WIDEST = 60  # columns of the sources, behind which the outputs are aligned
-_AROUND = 8  # the pieces of a text on each side of a hidden one
+_WIDEST = 60  # characters of a text; the outputs are aligned behind the sources
+_AROUND = 5  # the pieces of a text on each side of a hidden one
 
 
 def held_out_lines(model: Model, task: Task, evaluation: Evaluation) -> list[str]:
@@ -22,20 +22,25 @@ def held_out_lines(model: Model, task: Task, evaluation: Evaluation) -> list[str
     if evaluation.kind == "causal":
         return []
     examples = task.held_out(evaluation.count)[:SHOWN]
-    title, rows = "held-out examples, decoded:", list(zip(examples, evaluation.outputs, strict=False))
     if evaluation.kind == "masked":
-        title, rows = f"held-out examples, {MASK} filled in:", _filled(model, task, examples)
-    shown = [(visible(example.source), visible(output), visible(example.target)) for example, output in rows]
-    aligned = [] if evaluation.kind == "masked" else [len(source) for source, _, _ in shown]
-    width = min(_WIDEST, max(aligned, default=0))
-    return [title, *(example_line(*texts, width) for texts in shown)]
+        rows = _filled(model, task, examples)
+        lines = (example_line(visible(one.source), visible(output), visible(one.target)) for one, output in rows)
+        return [f"held-out examples, {MASK} filled in:", *lines]
+    rows = list(zip(examples, evaluation.outputs, strict=False))
+    shown = [[_cut(visible(text)) for text in (one.source, output, one.target)] for one, output in rows]
+    width = max(len(source) for source, _, _ in shown)
+    return ["held-out examples, decoded:", *(example_line(*texts, width=width) for texts in shown)]
 
 
-def example_line(source: str, output: str, target: str, width: int) -> str:
+def example_line(source: str, output: str, target: str, *, width: int = 0) -> str:
     """One example; width: columns of the source."""
     if output == target:
         return f"  {source:<{width}} → {paint(output, GREEN)}"
     return f"  {source:<{width}} → {paint(output, RED)}   (expected {target})"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 
 def _filled(model: Model, task: Task, examples: list[Example]) -> list[tuple[Example, str]]:

@@ -4,5 +4,5 @@ from npformer.run.held_out_lines import example_line
 
 
 def test_an_example_stands_on_one_line():
-    assert example_line("bot", "tob", "tob", 5) == "  bot   → tob"
-    assert example_line("bot", "tbo", "tob", 3) == "  bot → tbo   (expected tob)"
+    assert example_line("bot", "tob", "tob", width=5) == "  bot   → tob"
+    assert example_line("bot", "tbo", "tob", width=3) == "  bot → tbo   (expected tob)"
