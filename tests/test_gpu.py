@@ -238,5 +238,5 @@ def test_recorded_decoding_finds_the_texts_of_the_host(build, cupy64, numpy64):
     assert as_lists(beam_search(there, src, 20)) == as_lists(beam_search(here, src, 20))
     state = there.start(src, 20) if build is transformer else there.start(32, 20)
     cupy64.engine.step(there, np.full(32, 3), state)
-    room = state.fused[1]
+    room = state.recorded[1]
     assert room.steps.refusal is room.moves.refusal is None

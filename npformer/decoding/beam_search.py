@@ -15,11 +15,21 @@ Source: Wu et al. 2016, arXiv:1609.08144, eq. 14.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 from npformer.decoding.beams import LENGTH_PENALTY, Beams
-from npformer.decoding.opening import Writer, advance, eos_token, expect_count, open_texts, with_room
+from npformer.decoding.opening import (
+    Opening,
+    Writer,
+    advance,
+    eos_token,
+    expect_count,
+    in_threads,
+    open_texts,
+    with_room,
+)
 from npformer.decoding.writing import Stop
 from npformer.errors import ConfigError
 from npformer.typing import Array, HostArray
@@ -54,12 +64,14 @@ def beam_search(
     beam = expect_count("beam", beam)
     _expect_penalty(length_penalty)
     by_row: dict[int, list[Hypothesis]] = {}
-    openings, end = open_texts(model, src, max_len, bos_id, "beams"), eos_token(eos_id)
+    openings, end = open_texts(model, src, max_len, bos_id, stop, "beams"), eos_token(eos_id)
     engine = model.backend.engine
-    search = partial(engine.search, model, eos_id=end) if engine is not None and stop is None else None
-    for opening in openings:
+
+    def searched(opening: Opening) -> Iterator[None]:
+        search = partial(engine.search, model, eos_id=end) if engine is not None and stop is None else None
         state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.pad_id)
         while beams.rows.size:
+            yield
             if beams.rows.size > state.batch:
                 state = state.select(beams.rows)
             else:
@@ -71,6 +83,8 @@ def beam_search(
             beams.go_on(advance(model, beams.tokens, state), model.backend, end, stop)
         for row, hypotheses in zip(opening.rows.tolist(), beams.hypotheses(), strict=True):
             by_row[row] = [Hypothesis(*each) for each in hypotheses]
+
+    in_threads(model, sum(opening.rows.size for opening in openings), [searched(opening) for opening in openings])
     return [by_row[row] for row in sorted(by_row)]
 
 

@@ -23,7 +23,7 @@ from npformer.typing import Array, HostArray
 
 LENGTH_PENALTY = 0.6  # the default α
 #: (tokens, state, (log P, greedy, room, best, longest), count) -> rows and tokens (steps, n·w) of up to count steps in
-#: one fused call, which stops early if a hypothesis ends; log P and greedy are updated. None without a fused call.
+#: one call, which stops early if a hypothesis ends; log P and greedy are updated. None if this model has none.
 Search: TypeAlias = Callable[[HostArray, DecodeState, tuple[HostArray, ...], int], tuple[HostArray, HostArray] | None]
 
 
@@ -68,8 +68,9 @@ class Beams:
         return bool(self.room.max() > self.log_p.shape[1])
 
     def go_on_at_once(self, search: Search, state: DecodeState, eos_id: int) -> bool:
-        """go_on for several steps in one fused call; False if it makes no step. Must not be called while may_grow."""
-        steps = min(max(AT_ONCE // self.rows.size, STEPS), int(self.most.min()) - len(self.steps))
+        """go_on for several steps in one call; False if it makes no step. Must not be called while may_grow."""
+        going = (self.log_p > NOBODY).any(axis=1)
+        steps = min(max(AT_ONCE // self.rows.size, STEPS), int(self.most[going].min()) - len(self.steps))
         steps_made = search(self.tokens, state, (self.log_p, self.greedy, self.room, self.best, self.longest), steps)
         if steps_made is None:
             return False

@@ -36,7 +36,7 @@ def greedy(
     def likeliest(logits: Array, rows: HostArray, t: int) -> HostArray:
         return model.backend.host(namespace(logits).argmax(logits, axis=-1))
 
-    openings, end = open_texts(model, src, max_len, bos_id), eos_token(eos_id)
+    openings, end = open_texts(model, src, max_len, bos_id, stop), eos_token(eos_id)
     engine = model.backend.engine
     several = partial(engine.likeliest, model, eos_id=end) if engine is not None and stop is None else None
     return write(model, openings, likeliest, eos_id=end, stop=stop, several=several)

@@ -7,7 +7,7 @@ continues from its last token.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial, wraps
 from numbers import Integral
 from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
@@ -50,10 +50,13 @@ class Opening(NamedTuple):
     rows: HostArray  # (B,) their indices in the whole batch
 
 
-def open_texts(model: Writer, src: Array, max_len: int, bos_id: int, purpose: str = "decoding") -> list[Opening]:
+def open_texts(
+    model: Writer, src: Array, max_len: int, bos_id: int, stop: Any, purpose: str = "decoding"
+) -> list[Opening]:
     """Begin the texts of src (B, S): sources for a Transformer, prompts for a Decoder. One Opening per group of rows.
 
-    purpose selects the kernels to compile, as in ``compile_ahead``.
+    Without a stop, which is called for one text after the other, there may be a group for each thread. purpose selects
+    the kernels to compile, as in ``compile_ahead``.
     Raises ConfigError for another model, max_len < 1 and a prompt longer than max_len, ShapeError for a
     row of only padding, and the errors of model.start.
     """
@@ -67,13 +70,56 @@ def open_texts(model: Writer, src: Array, max_len: int, bos_id: int, purpose: st
     if engine is not None:
         engine.compile_ahead(model, purpose)
     if isinstance(model, Decoder):
-        prompts = _rows("prompt", src, model.config.vocab_size, model)
-        return [_open_prompts(model, prompts, rows, max_len) for rows in _together(model, prompts)]
-    inputs = _rows("src", src, model.config.src_vocab_size, model)
-    rows = np.arange(len(inputs))
-    texts = np.full((rows.size, max_len), model.config.pad_id, dtype=np.int64)
-    state = (model.start if engine is None else partial(engine.start, model))(src, room(model, max_len))
-    return [Opening(state, np.full(rows.size, bos_id), texts, np.zeros_like(rows), inputs, rows)]
+        _, prompts = _rows("prompt", src, model.config.vocab_size, model)
+        groups = [part for rows in _together(model, prompts) for part in _parts(model, rows, stop)]
+        return [_open_prompts(model, prompts, rows, max_len) for rows in groups]
+    host, inputs = _rows("src", src, model.config.src_vocab_size, model)
+    groups, start = _parts(model, np.arange(len(inputs)), stop), model.start if engine is None else None
+    states: dict[int, DecodeState] = {}
+
+    def begin(i: int) -> Iterator[None]:
+        some = src if len(groups) == 1 else host[groups[i]]
+        states[i] = (start or partial(engine.start, model))(some, room(model, max_len))  # type: ignore[union-attr]
+        yield
+
+    in_threads(model, len(inputs), [begin(i) for i in range(len(groups))])
+    texts = np.full((len(inputs), max_len), model.config.pad_id, dtype=np.int64)
+    return [
+        Opening(
+            states[i], np.full(rows.size, bos_id), texts[rows], np.zeros_like(rows), [inputs[r] for r in rows], rows
+        )
+        for i, rows in enumerate(groups)
+    ]
+
+
+def _parts(model: Writer, rows: HostArray, stop: Any) -> list[HostArray]:
+    """The rows for each thread."""
+    engine = model.backend.engine
+    return np.array_split(rows, 1 if engine is None or stop else engine.parts_of_texts(model, rows.size))
+
+
+def in_threads(model: Writer, texts: int, loops: Sequence[Iterator[None]]) -> None:
+    """Run the loops, which decode so many texts, to their ends, at the same time if each has a thread.
+
+    If one fails, the others soon stop.
+    """
+    engine, failed = model.backend.engine, list[bool]()
+
+    def run(loop: Iterator[None]) -> None:
+        try:
+            for _ in loop:
+                if failed:
+                    return
+        except BaseException:
+            failed.append(True)
+            raise
+
+    jobs = [partial(run, loop) for loop in loops]
+    if engine is not None:
+        engine.decode_at_once(model, texts, jobs)
+        return
+    for job in jobs:
+        job()
 
 
 def _open_prompts(model: Decoder, prompts: list[HostArray], rows: HostArray, max_len: int) -> Opening:
@@ -101,15 +147,15 @@ def _together(model: Decoder, prompts: list[HostArray]) -> list[HostArray]:
     return [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
 
 
-def _rows(name: str, ids: Array, vocab_size: int, model: Writer) -> list[HostArray]:
-    """The rows of ids (B, T), checked, on the host, without trailing padding."""
+def _rows(name: str, ids: Array, vocab_size: int, model: Writer) -> tuple[HostArray, list[HostArray]]:
+    """ids (B, T), checked, on the host, and their rows without trailing padding."""
     host = checked_ids(name, ids, vocab_size, model.backend)
     used = host != model.config.pad_id
     empty = np.flatnonzero(~used.any(axis=1))
     if empty.size:
         raise ShapeError(f"{name}: expected at least one token in each row, got padding alone in row {empty[0]}")
     ends = host.shape[1] - np.argmax(used[:, ::-1], axis=1)
-    return [row[:end] for row, end in zip(host, ends, strict=True)]
+    return host, [row[:end] for row, end in zip(host, ends, strict=True)]
 
 
 def room(model: Transformer, max_len: int) -> int:

@@ -47,8 +47,8 @@ def sample(
     Raises ConfigError unless temperature > 0, top_k ≥ 1, 0 < top_p ≤ 1 and seed ≥ 0, and what greedy raises.
     """
     _expect_options(temperature, top_k, top_p, seed)
-    openings = open_texts(model, src, max_len, bos_id)
-    sources = {row: source for opening in openings for row, source in _generators(seed, opening)}
+    openings = open_texts(model, src, max_len, bos_id, stop)
+    sources = dict(_generators(seed, openings))
 
     def draw(logits: Array, rows: HostArray, t: int) -> HostArray:
         p = probabilities(model.backend.host(logits), temperature, top_k, top_p)
@@ -88,10 +88,10 @@ def drawn(p: HostArray, u: HostArray) -> HostArray:
     return tokens
 
 
-def _generators(seed: int, opening: Opening) -> Iterator[tuple[int, np.random.Generator]]:
-    """One generator for each row, with its index; equal rows are in the same opening."""
+def _generators(seed: int, openings: list[Opening]) -> Iterator[tuple[int, np.random.Generator]]:
+    """One generator for each row, with its index; equal rows are in the same opening, or in their order."""
     seen: Counter[tuple[int, ...]] = Counter()
-    for row, ids in zip(opening.rows.tolist(), opening.inputs, strict=True):
+    for row, ids in [pair for each in openings for pair in zip(each.rows.tolist(), each.inputs, strict=True)]:
         tokens = tuple(ids.tolist())
         yield row, np.random.default_rng([seed, seen[tokens], *tokens])
         seen[tokens] += 1

@@ -6,12 +6,12 @@ attends to. Once half of the rows have ended, they are removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import numpy as np
 
-from npformer.decoding.opening import Opening, Writer, advance
+from npformer.decoding.opening import Opening, Writer, advance, in_threads
 from npformer.layers import DecodeState
 from npformer.typing import Array, HostArray
 
@@ -19,8 +19,8 @@ from npformer.typing import Array, HostArray
 AT_ONCE, STEPS = 64, 8
 #: (logits (b, V), rows (b,): which of the B rows they are, t: tokens chosen so far) -> tokens (b,) on the host.
 Choose: TypeAlias = Callable[[Array, HostArray, int], HostArray]
-#: (tokens (b,), state, going (b,), count) -> the tokens (n, b) of up to count steps in one fused call; a row that ends
-#: within is fed pads, and has pads from there on. None if this model has no fused call.
+#: (tokens (b,), state, going (b,), count) -> the tokens (n, b) of up to count steps in one call; a row that ends
+#: within is fed pads, and has pads from there on. None if this model has none.
 Several: TypeAlias = Callable[[HostArray, DecodeState, HostArray, int], HostArray | None]
 #: A row's tokens so far (T,) -> whether it ends here. Tokens are those that the search returns for the row.
 Stop: TypeAlias = Callable[[HostArray], bool]
@@ -39,16 +39,17 @@ def write(
 
     several is a faster version of choose for several steps, which does not call stop in between.
     """
-    all_lengths = [_continued(model, opening, choose, several, eos_id, stop) for opening in openings]
     rows = np.argsort(np.concatenate([opening.rows for opening in openings]))
+    loops = [_continued(model, opening, choose, several, eos_id, stop) for opening in openings]
+    in_threads(model, rows.size, loops)
     texts = np.concatenate([opening.texts for opening in openings])[rows]
-    return texts[:, : max(int(lengths.max()) for lengths in all_lengths)]
+    return texts[:, : max(int(opening.lengths.max()) for opening in openings)]
 
 
 def _continued(
     model: Writer, opening: Opening, choose: Choose, several: Several | None, eos_id: int, stop: Stop | None
-) -> HostArray:
-    """Generate the texts of opening. Returns their lengths (B,)."""
+) -> Iterator[None]:
+    """Generate the texts of opening, and set their lengths."""
     state, tokens, texts, lengths = opening[:4]
     pad_id, max_len = model.config.pad_id, texts.shape[1]
     rows = np.arange(state.batch)  # the text of each row of the state
@@ -78,4 +79,4 @@ def _continued(
                 [over or bool(stop(texts[row, : lengths[row]].copy())) for over, row in zip(ended, rows, strict=True)]
             )
         t += count
-    return lengths
+        yield

@@ -5,7 +5,6 @@ kernels, ``cupy`` a GPU's products, launches and graphs. Everything else is aske
 rest of npformer imports nothing from here, and runs without it.
 
 ``steps`` and ``shards`` split a training step over threads, each with a ``replica`` of the model, and record it.
-``fused_encode`` and ``fused_decode`` compute in one call what the models compute layer by layer; ``fused_parts``
-collects their inputs. ``compile_ahead`` compiles kernels before their first call. ``static`` tells which models may be
+``recorded_decode`` and ``host_decode`` record the step of decoding, on a GPU and on the host. ``compile_ahead`` compiles kernels before their first call. ``static`` tells which models may be
 recorded.
 """

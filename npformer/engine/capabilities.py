@@ -1,4 +1,4 @@
-"""The capabilities of an engine: threads, records and fused kernels, each of which may be absent.
+"""The capabilities of an engine: threads, records and faster kernels, each of which may be absent.
 
 ``capture(function, static_arguments)`` returns a function that may be cheaper to call again. function(subject, inputs)
 computes arrays, or None, from ``inputs``: lists and tuples, nested to any depth, of host arrays and Python numbers. It
@@ -25,37 +25,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from npformer.backend.backend import AdamUpdate, ArenaUpdates, BeamChoice, Branches
-from npformer.typing import Array
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Jobs = Sequence[Callable[[], Any]]
-
-
-class DecoderSteps(Protocol):
-    """Decoding steps of a whole model in one call. A method returns None if it cannot do them."""
-
-    def __call__(self, tokens: Array, position: int) -> Array | None:
-        """From tokens (B, 1) at a position to logits (B, 1, V)."""
-
-    def write(self, tokens: Array, position: int, going: Array, ends: tuple[int, int], count: int) -> Array | None:
-        """``FastEngine.likeliest`` for tokens (B, 1); ends are (eos_id, pad_id).
-
-        Every token that was fed and is no pad is marked as visible.
-        """
-
-    def search(
-        self, tokens: Array, position: int, beams: tuple[Array, ...], ends: tuple[int, int], count: int
-    ) -> tuple[Array, Array] | None:
-        """``FastEngine.search`` for tokens (n·w, 1). The caller reorders the rows after that."""
-
-
-#: (decoder, threads) -> a function that makes a state's DecoderSteps; None: this model, or this state, does not fit.
-PrepareSteps = Callable[[Any, int], "Callable[[Any], DecoderSteps | None] | None"]
-#: encoder -> a fused encoder: (x (B, S, C), visible (B, S)) -> memory (B, S, C); None: this encoder does not fit.
-PrepareEncoder = Callable[[Any], Callable[[Array, Array], Array | None] | None]
 
 
 def run_eagerly(
@@ -87,10 +62,9 @@ class Capabilities:
 
     ``threads`` is the largest number of shards of a training batch, each of at least ``least_part`` numbers, and
     ``in_threads(jobs)`` runs that many jobs at the same time. Within ``on_one_thread()`` products use only the caller's
-    thread, so that BLAS threads do not disturb the work that follows. ``decoder_steps`` and ``encoder_of_texts``
-    prepare a model for fused decoding, and ``rooms`` makes what a model's recorded decoding needs
-    (``recorded_decode.py``). ``prepare(names of kernels)`` compiles them before their first call: names such
-    as "linear.forward" and "adam". It is None if there is nothing to compile.
+    thread. ``decoding`` has what recorded decoding needs on the host (``host_decode.py``), and ``rooms`` makes what it
+    needs on a GPU (``recorded_decode.py``). ``prepare(names of kernels)`` compiles them before their first call: names
+    such as "linear.forward" and "adam". It is None if there is nothing to compile.
     Within ``backward_pass(known)`` the gradients of parameters may be put off; after it they are there. known: nobody
     computes with an operation's result but operations, and what a norm has added to a residual is not read again.
     ``with_room(work, has_begun)`` returns what work returns. If memory is full, it frees that of records and tries
@@ -110,9 +84,8 @@ class Capabilities:
     branches: Branches | None = None
     backward_pass: Callable[[bool], AbstractContextManager[Any]] = nullcontext
     ranks_on_device: Callable[[Any], Any] = unchanged
-    decoder_steps: PrepareSteps | None = None
-    encoder_of_texts: PrepareEncoder | None = None
-    rooms: Callable[[Any], Any] | None = None
+    decoding: Any = None
+    rooms: Callable[[], Any] | None = None
     beam_choice: BeamChoice | None = None
     prepare: Callable[[Iterable[str]], Any] | None = None
 

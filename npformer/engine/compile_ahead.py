@@ -15,16 +15,13 @@ import numpy as np
 
 from npformer.backend import PLAIN, Ops, Pair
 from npformer.engine.capabilities import capabilities_of
-from npformer.engine.fused_decode import decoder_parts, encoder_parts
 from npformer.engine.replica import gradient_replica
 from npformer.engine.static import has_own_ops, is_static
 from npformer.layers import RandomKey
-from npformer.models import Model, Transformer
+from npformer.models import Model
 
 #: The kernels of a training step besides the operations of its model; "recording" only if steps are recorded.
 OF_A_STEP = ("cross_entropy.forward", "cross_entropy.backward", "adam", "recording")
-#: The kernels of fused decoding: one for the encoder, one for a step (``fused_decode.py``).
-OF_FUSED_DECODING = ("embedding.forward", "linear.forward", "encoder_of_texts", "decoder_steps")
 _ready: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 
@@ -42,15 +39,12 @@ def compile_ahead(model: Model, *purposes: str) -> None:
     if "decoding" in purposes:
         calls += _of_decoding(model)
     if "beams" in purposes:
-        calls += [*_of_decoding(model), "beam_choice"]
+        calls += [*_of_decoding(model), "beams"]
     engine.prepare(calls)
 
 
 def _of_decoding(model: Any) -> list[str]:
-    may_fuse = isinstance(model, Transformer) and has_own_ops(model)
-    if may_fuse and encoder_parts(model.encoder) is not None and decoder_parts(model.decoder) is not None:
-        return list(OF_FUSED_DECODING)
-    return [f"{name}.forward" for name in operations_of(model, key=None)]
+    return [*(f"{name}.forward" for name in operations_of(model, key=None)), "decoding", "recording"]
 
 
 def operations_of(model: Model, key: RandomKey | None) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from npformer.engine import compile_ahead, fused_decode
+from npformer.engine import compile_ahead, host_decode
 from npformer.engine.capabilities import Capabilities, run_eagerly
 
 
@@ -14,6 +14,8 @@ class FastEngine(Capabilities):
 
     compile_ahead(model, *purposes)   compile the kernels that the model needs for "training", "decoding" or "beams",
                                       before their first call
+    parts_of_texts(model, texts)      into how many parts, one a thread, to split texts that are decoded
+    decode_at_once(model, texts, jobs)   run the jobs, which decode so many texts, at the same time if there are threads
     start(model, src, max_len)        model.start(src, max_len), a decode state
     step(model, tokens, state)        model.step(tokens, state), the logits
 
@@ -29,11 +31,13 @@ class FastEngine(Capabilities):
     """
 
     compile_ahead = staticmethod(compile_ahead.compile_ahead)
-    start = staticmethod(fused_decode.start)
-    step = staticmethod(fused_decode.step)
-    likeliest = staticmethod(fused_decode.likeliest)
-    search = staticmethod(fused_decode.search)
+    parts_of_texts = staticmethod(host_decode.parts_of_texts)
+    decode_at_once = staticmethod(host_decode.in_threads)
+    start = staticmethod(host_decode.start)
+    step = staticmethod(host_decode.step)
+    likeliest = staticmethod(host_decode.likeliest)
+    search = staticmethod(host_decode.search)
 
     def eager(self) -> FastEngine:
         """The same engine, which records nothing."""
-        return replace(self, capture=run_eagerly, capture_part=run_eagerly, rooms=None)
+        return replace(self, capture=run_eagerly, capture_part=run_eagerly, decoding=None, rooms=None)

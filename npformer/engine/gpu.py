@@ -46,6 +46,6 @@ def with_engine(plain: Backend) -> Backend:
         adam_update=updates.by_host_numbers, updates=updates, backward_pass=partial(backward_pass, gpu),
         branches=DeviceBranches(gpu), with_room=partial(with_room, driver), ranks_on_device=between_cards,
         capture=lambda *given, times=1, changes=None: capture(*given, most=times * MOST, changes=changes),
-        rooms=lambda _: recorded_decode.Rooms(gpu, capture, driver),
+        rooms=lambda: recorded_decode.Rooms(gpu, capture, driver),
     )  # fmt: skip
     return replace(plain, ops=ops, own_ops=ops, engine=engine)

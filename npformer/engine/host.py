@@ -36,8 +36,7 @@ def with_engine(backend: Backend, kernels: str, threads: int | None) -> Backend:
     engine = replace(
         engine,
         adam_update=compiled.adam_update,
-        decoder_steps=compiled.decoder_steps,
-        encoder_of_texts=compiled.encoder_of_texts,
+        decoding=compiled.decoding,
         beam_choice=compiled.beam_choice,
         on_one_thread=one_blas_thread,
         capture_part=partial(compiled.captured_part, dtype=backend.dtype),

@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import repeat
-from operator import is_
-from typing import Any, NamedTuple
+from operator import attrgetter, is_
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
@@ -24,11 +24,11 @@ from npformer.engine.capabilities import capabilities_of
 from npformer.engine.capture import Driver, free_if_full
 from npformer.engine.cuda.attention_arguments import strided, with_neighbours
 from npformer.engine.cuda.device_runtime import DeviceRuntime, warps, whole_blocks
-from npformer.engine.fused_decode import Prepared, of_state, prepared
-from npformer.engine.static import is_npformers
+from npformer.engine.static import has_own_ops, is_npformers, is_static
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace
 from npformer.layers import Context, DecodeState, KeyValues, LayerState, MultiHeadAttention, ScaledDotProduct
+from npformer.layers.owner import version_of
 from npformer.models import Decoder, Transformer
 from npformer.models.inputs import checked_ids
 from npformer.typing import Array, HostArray
@@ -37,7 +37,31 @@ LOOK = 8  # tokens of a row that are chosen before the host looks whether all ro
 READ, SOURCE = 64, 16  # positions that an attention reads at least; sources are as long as a multiple of this
 ROOMS, SHARE = 8, 0.125  # kept for a model, and of the memory of its device; the newest one in any case
 FEW = 32  # a room serves fewer sources than it has, if they are a quarter of them, or it has no more than this
+#: model -> (the version for which something was prepared, what).
+Prepared: TypeAlias = "WeakKeyDictionary[Any, tuple[int, Any]]"
+of_state = attrgetter("positions", "visible", "layers", "memory_mask")
 _prepared: Prepared = WeakKeyDictionary()
+
+
+def prepared(cache: Prepared, model: Any, prepare: Callable[[], Any]) -> Any:
+    """What prepare returned for this version of the model; None if its step is not recorded."""
+    version = version_of(model)
+    entry = cache.get(model)
+    if entry is None or entry[0] != version:
+        may_be = is_static(model) and has_own_ops(model) and _is_recordable(model)
+        cache[model] = entry = (version, prepare() if may_be else None)
+    return entry[1]
+
+
+def _is_recordable(model: Transformer | Decoder) -> bool:
+    """Whether all layers are npformer's, and no attention takes a position on the host."""
+    heads = set()
+    for part in model.decoder.all_layers():
+        if isinstance(part, MultiHeadAttention):
+            heads.add(part.num_heads)
+            if type(part.mechanism) is not ScaledDotProduct or part.rotation or part.score_bias:
+                return False
+    return is_npformers(model) and len(heads) == 1
 
 
 def step(model: Transformer | Decoder, tokens: Array, state: DecodeState) -> Array:
@@ -70,27 +94,44 @@ def likeliest(
 def _room_of(model: Transformer | Decoder, state: DecodeState, tokens: HostArray) -> Room | None:
     """The room that has the arrays of state; None if its next step is not recorded, or if tokens are none for it."""
     make = capabilities_of(model).rooms
-    rooms: Rooms | None = None if make is None else prepared(_prepared, model, _recordable, make)
+    rooms: Rooms | None = None if make is None else prepared(_prepared, model, make)
     if rooms is None or tokens.shape != (state.batch,) or state.length == state.max_len:
         return None
     if (state.memory_mask.key_visible is None) != (state.layers[0].memory is None):
         return None
-    if state.fused is None or not all(map(is_, (rooms, *of_state(state)), state.fused[0])):
+    if state.recorded is None or not all(map(is_, (rooms, *of_state(state)), state.recorded[0])):
         room = rooms.enter(state)
-        state.fused = (rooms, *of_state(state)), room
-    found: Room = state.fused[1]
+        state.recorded = (rooms, *of_state(state)), room
+    found: Room = state.recorded[1]
     return found
 
 
-def _recordable(model: Transformer | Decoder) -> bool | None:
-    """True if all layers are npformer's, and no attention takes a position on the host; else None."""
-    heads = set()
-    for part in model.decoder.all_layers():
-        if isinstance(part, MultiHeadAttention):
-            heads.add(part.num_heads)
-            if type(part.mechanism) is not ScaledDotProduct or part.rotation or part.score_bias:
-                return None
-    return True if is_npformers(model) and len(heads) == 1 else None
+def newest_numbers(
+    model: Transformer | Decoder, tokens: Array, going: HostArray, state: DecodeState, rows: int
+) -> HostArray:
+    """``now`` (4, rows) for tokens (B,), which are checked as model.step does; the rows left over are fed pads."""
+    vocab_size = model.config.tgt_vocab_size if isinstance(model, Transformer) else model.config.vocab_size
+    now: HostArray = np.zeros((4, rows), np.int64)
+    now[0], now[2] = model.config.pad_id, state.length
+    now[0, : state.batch] = checked_ids("tokens", np.asarray(tokens)[:, None], vocab_size, model.backend)[:, 0]
+    now[1, : state.batch] = going
+    now[3, : state.batch] = state.length - (0 if state.begins is None else state.begins)
+    return now
+
+
+def logits_of(
+    model: Any, now: Array, encodings_of: Callable[[Array], Array], layers: tuple[LayerState, ...], *visible: Any
+) -> Array:
+    """What is recorded of a step, as in model.step, but for the position: from now (4, B) to logits (B, 1, V).
+
+    encodings_of(x) are the position encodings (B, 1, C); visible are the masks of the keys so far and of the source's.
+    """
+    embedding = model.tgt_embedding if isinstance(model, Transformer) else model.embedding
+    x = embedding(now[0, :, None])
+    x = x + encodings_of(x)
+    context = Context(*(AttentionMask(key_visible=mask) for mask in visible))
+    logits: Array = model.generator(model.decoder.step(x, layers, context))
+    return logits
 
 
 class Rooms:
@@ -170,14 +211,8 @@ class Room:
         state.layers, state.move = tuple(layers), self.move
 
     def numbers(self, model: Transformer | Decoder, tokens: Array, going: HostArray, state: DecodeState) -> HostArray:
-        """``now`` for tokens (B,), which are checked as model.step does."""
-        vocab_size = model.config.tgt_vocab_size if isinstance(model, Transformer) else model.config.vocab_size
-        now: HostArray = np.zeros(self.now.shape, np.int64)
-        now[0], now[2] = model.config.pad_id, state.length
-        now[0, : state.batch] = checked_ids("tokens", np.asarray(tokens)[:, None], vocab_size, model.backend)[:, 0]
-        now[1, : state.batch] = going
-        now[3, : state.batch] = state.length - (0 if state.begins is None else state.begins)
-        return now
+        """``now`` for tokens (B,)."""
+        return newest_numbers(model, tokens, going, state, self.now.shape[1])
 
     def launch(self, model: Transformer | Decoder, last: int, eos_id: int, *now: HostArray) -> Any:
         """A step up to position last. It returns (logits,) for rows now, or () if the rows here choose themselves."""
@@ -202,17 +237,13 @@ class Room:
 
     def step(self, model: Any, place: slice, ends: slice, *rows: Array) -> tuple[Array, ...]:
         """What is recorded of a step; as model.step, but for the position."""
-        (now,), seen, (eos_id, pad_id) = rows or (self.now,), place.stop, (ends.start, ends.stop)
-        visible = AttentionMask(key_visible=self.visible[:, :seen])
-        layers = []
+        (now,), seen, (eos_id, pad_id), layers = rows or (self.now,), place.stop, (ends.start, ends.stop), []
         for own, memory in zip(self.own, self.memory, strict=True):
             past: Any = Newest(self, now, own[0, ...], own[1, ...], seen, pad_id)
             layers.append(LayerState(past, KeyValues(memory[0, ...], memory[1, ...])))
-        embedding = model.tgt_embedding if isinstance(model, Transformer) else model.embedding
-        encodings = namespace(now).take(self.encodings, now[3, ...], axis=0)
-        x = embedding(now[0, :, None]) + encodings[:, None, :]
-        context = Context(visible, AttentionMask(key_visible=self.memory_visible))
-        logits = model.generator(model.decoder.step(x, tuple(layers), context))
+        encodings = namespace(now).take(self.encodings, now[3, ...], axis=0)[:, None, :]
+        visible = self.visible[:, :seen], self.memory_visible
+        logits = logits_of(model, now, lambda _: encodings, tuple(layers), *visible)
         if rows:
             return (logits,)
         choose(self.gpu, logits, now, self.chosen, eos_id, pad_id)

@@ -1,4 +1,4 @@
-"""Which models may be recorded or fused: those whose layers are all declared static.
+"""Which models may be recorded: those whose layers are all declared static.
 
 A record repeats the operations of one step without Python, so Python's control flow in a layer runs only once.
 ``static = True`` in a class body declares that the control flow depends only on shapes and on the layer's

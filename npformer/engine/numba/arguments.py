@@ -39,6 +39,8 @@ Matrix = Annotated[Array, InMemory(2, layout="A")]  # a factor of a product
 OutMatrix = Annotated[Array, InMemory(2, layout="A", written=True)]
 Heads = Annotated[Array, InMemory(4, layout="A")]  # (B, H, T, D), factors of products
 OutHeads = Annotated[Array, InMemory(4, layout="A", written=True)]
+Cache = Annotated[Array, InMemory(4)]
+OutCache = Annotated[Array, InMemory(4, written=True)]
 Flags = Annotated[Array, InMemory(1, types.boolean)]
 OutFlags = Annotated[Array, InMemory(1, types.boolean, written=True)]
 Mask = Annotated[Array, InMemory(2, types.boolean)]

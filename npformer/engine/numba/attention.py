@@ -26,10 +26,12 @@ from npformer.backend.numpy.heads import empty_gradients, empty_heads
 from npformer.backend.workspace import empty
 from npformer.engine.numba.arguments import Heads, Mask, OutHeads, OutRows, OutVector, Vector
 from npformer.engine.numba.compiling import inlined, kernel
+from npformer.engine.numba.decoding import attention_of_newest
 from npformer.engine.numba.exponential import exponential
 from npformer.engine.numba.maximum import comparable, largest
 from npformer.engine.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, numbers, room_for_lanes
 from npformer.engine.numba.products import borrow, for_blas, product
+from npformer.engine.numba.recording import Kept
 from npformer.engine.numba.rows import contiguous
 from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask, expect_key_visible
@@ -69,6 +71,8 @@ def attention_forward(
     q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
 ) -> tuple[Array, AttentionCache]:
     expect_heads(q, k, v)
+    if isinstance(k, Kept) and draw is None:
+        return attention_of_newest(q, k, v, mask.key_visible), None
     visible, pattern = _pattern(mask, k.shape[0], k.shape[2])
     drawn, weights, few = NOTHING_DROPPED, NO_WEIGHTS[q.dtype.char], k.shape[2] <= KEPT_KEYS
     if draw is not None or few:

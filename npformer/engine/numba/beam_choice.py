@@ -133,7 +133,7 @@ def choose(logits, beams, pad, rows, tokens, totals):
         greedy[i] = places[0] if greedy[i] >= 0 and count > 0 else -1
 
 
-@kernel(calls="beam_choice")
+@kernel(calls="beams")
 def choose_in_beams(
     logits: Rows, beams: Beams, pad: int, rows: OutWholeRows, tokens: OutWholeRows, totals: OutDoubleRows
 ):  # fmt: skip

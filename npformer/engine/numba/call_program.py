@@ -45,26 +45,35 @@ def program(calls: Sequence[tuple[Kernel, Sequence[int]]], dtype: str) -> tuple[
     return np.array(words, dtype=np.int64), starts
 
 
-def run(words: HostArray) -> None:
-    """Execute the calls in order. Raises MemoryError if a kernel failed."""
-    if _loop()(words.ctypes.data, words.size):
+def run(place: int, size: int, times: int = 1, stops: int = 0) -> None:
+    """Execute the calls in order, so many words at this address, until a number at the address stops is not 0.
+
+    But at most so many times. Raises MemoryError if a kernel failed.
+    """
+    if _loop()(place, size, times, stops):
         raise MemoryError("a kernel of a recorded step failed, most often for lack of memory")
 
 
 @cache
 @global_compiler_lock
 def _loop() -> Any:
-    """The loop: (address of words, number of calls) -> 0, or 1 if a kernel failed; ctypes releases Python's lock."""
+    """The loop of ``run``: it returns 0, or 1 if a kernel failed; ctypes releases Python's lock."""
     module = ir.Module()
-    function = ir.Function(module, ir.FunctionType(WORD, [WORD.as_pointer(), WORD]), "run")
-    words, size = function.args
-    begin, check, call, good, bad = map(function.append_basic_block, ("begin", "check", "call", "good", "bad"))
+    pointer = WORD.as_pointer()
+    function = ir.Function(module, ir.FunctionType(WORD, [pointer, WORD, WORD, pointer]), "run")
+    words, size, times, stops = function.args
+    names = "begin", "again", "check", "call", "over", "look", "good", "bad"
+    begin, again, check, call, over, look, good, bad = map(function.append_basic_block, names)
     builder = ir.IRBuilder(begin)
+    builder.branch(again)
+    builder.position_at_end(again)
+    left = builder.phi(WORD)
+    left.add_incoming(times, begin)
     builder.branch(check)
     builder.position_at_end(check)
     place = builder.phi(WORD)
-    place.add_incoming(WORD(0), begin)
-    builder.cbranch(builder.icmp_signed("<", place, size), call, good)
+    place.add_incoming(WORD(0), again)
+    builder.cbranch(builder.icmp_signed("<", place, size), call, over)
     builder.position_at_end(call)
     forwarded = ir.FunctionType(CODE, [WORD.as_pointer()]).as_pointer()
     target = builder.inttoptr(builder.load(builder.gep(words, [place])), forwarded)
@@ -73,10 +82,17 @@ def _loop() -> Any:
     place.add_incoming(following, call)
     fine = builder.or_(*(builder.icmp_signed("==", code, CODE(each)) for each in NO_ERROR))
     builder.cbranch(fine, check, bad)
+    builder.position_at_end(over)
+    fewer = builder.sub(left, WORD(1))
+    builder.cbranch(builder.icmp_signed(">", fewer, WORD(0)), look, good)
+    builder.position_at_end(look)
+    left.add_incoming(fewer, look)
+    builder.cbranch(builder.icmp_signed("==", builder.load(stops), WORD(0)), again, good)
     for block, result in ((good, 0), (bad, 1)):
         builder.position_at_end(block)
         builder.ret(WORD(result))
-    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(*_compiled(module, ["run"]))
+    kinds = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+    return ctypes.CFUNCTYPE(*kinds)(*_compiled(module, ["run"]))
 
 
 @global_compiler_lock

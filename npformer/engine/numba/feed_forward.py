@@ -16,9 +16,17 @@ from npformer.engine.numba.arguments import Matrix, OutMatrix, OutRows, OutVecto
 from npformer.engine.numba.compiling import inlined, kernel
 from npformer.engine.numba.exponential import error_function, exponential
 from npformer.engine.numba.gradients import Into, rooms, settle_rooms
-from npformer.engine.numba.linear import ROWS_AT_ONCE, add_columns, add_gradients, add_weight_gradient, fill_and_map
+from npformer.engine.numba.linear import (
+    FEW_TOKENS,
+    ROWS_AT_ONCE,
+    add_columns,
+    add_gradients,
+    add_weight_gradient,
+    fill_and_map,
+)
 from npformer.engine.numba.philox import Numbers, draw_lanes, numbers, room_for_lanes
 from npformer.engine.numba.products import borrow, for_blas, product
+from npformer.engine.numba.recording import few_of_step
 from npformer.engine.numba.rows import as_rows, contiguous, contiguous_rows
 from npformer.functional.feed_forward import expect_activation
 from npformer.functional.linear import expect_linear
@@ -48,6 +56,12 @@ def feed_forward_forward(
     a = as_rows(hidden)  # (N, F)
     h = empty_like(a) if activation == "gelu" else None
     y = empty((*x.shape[:-1], w2.shape[1]), x.dtype)
+    few = few_of_step()
+    if few is not None and a.shape[0] <= FEW_TOKENS and w1.flags.c_contiguous and w2.flags.c_contiguous:
+        few(contiguous_rows(x), w1, contiguous(b1), a if h is None else h)
+        activate(a if h is None else h, h is not None, a)
+        few(a, w2, contiguous(b2), as_rows(y))
+        return y, FeedForwardCache(x, w1, w2, h, a, drawn)
     up_and_down(
         for_blas(as_rows(x)), for_blas(w1), contiguous(b1), for_blas(w2), contiguous(b2), h is not None, drawn,
         a if h is None else h, a, as_rows(y),
@@ -158,6 +172,20 @@ def gelu_rows_backward(da, h, drawn):
             x = h[i, j]
             slope = _normal_below(x) + x * density_at_zero * exponential(dtype(-0.5) * x * x)
             da[i, j] *= slope
+
+
+@kernel(calls="decoding")
+def activate(h: Rows, gelu: bool, a: OutRows):
+    """a = gelu(h), or relu(h)."""
+    h, a = borrow(h), borrow(a)
+    zero = h.dtype.type(0)
+    for i in range(h.shape[0]):
+        for j in range(h.shape[1]):
+            value = h[i, j]
+            if gelu:
+                a[i, j] = value * _normal_below(value)
+            else:
+                a[i, j] = zero if value < zero else value  # NaN stays NaN
 
 
 @kernel(calls="feed_forward.forward")

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.numpy.gradients import expect_gradients
-from npformer.backend.workspace import empty
+from npformer.backend.workspace import address, empty
 from npformer.engine.numba.arguments import Matrix, OutMatrix, OutRows, OutVector, Rows, Vector
 from npformer.engine.numba.compiling import inlined, kernel
 from npformer.engine.numba.gradients import Into, rooms, settle_rooms
 from npformer.engine.numba.products import for_blas, product
+from npformer.engine.numba.recording import few_of_step
 from npformer.engine.numba.rows import as_rows, contiguous, contiguous_rows
 from npformer.functional.linear import LinearCache, expect_linear
 from npformer.typing import Array
@@ -26,8 +27,9 @@ def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearC
     expect_linear(x, weight, bias)
     y = empty((*x.shape[:-1], weight.shape[1]), x.dtype)
     y_rows = as_rows(y)
-    if y_rows.shape[0] <= FEW_TOKENS and weight.flags.c_contiguous:
-        few_rows(contiguous_rows(x), weight, contiguous(bias), y_rows)
+    wide = whole_rows(weight) if y_rows.shape[0] <= FEW_TOKENS else None
+    if wide is not None:
+        (few_of_step() or few_rows)(contiguous_rows(x), wide, contiguous(bias), y_rows)
     else:
         map_rows(for_blas(as_rows(x)), for_blas(weight), contiguous(bias), y_rows)
     return y, LinearCache(x, weight)
@@ -46,39 +48,68 @@ def linear_backward(dy: Array, cache: LinearCache, into: Into = ()) -> Any:
     return rest if len(rest) > 1 else dx
 
 
+def whole_rows(weight: Array) -> Array | None:
+    """Rows in one piece of memory that begin with those of weight: itself, or what it has the first columns of."""
+    base = weight if weight.flags.c_contiguous else weight.base
+    if isinstance(base, np.ndarray) and base.ndim == 2 and base.flags.carray and address(base) == address(weight):
+        return base if base.strides == weight.strides and base.dtype == weight.dtype else None
+    return None
+
+
 @inlined
-def add_product(x, w, first, y):
-    """y (n,) += x (m,) times the first n columns of rows first … first + m − 1 of w."""
-    n, whole = y.shape[0], x.shape[0] - x.shape[0] % 4
+def add_product(x, w, start, first, y):
+    """y (n,) += x (m,) times n columns of w from first on, rows start … start + m − 1."""
+    n, whole, stop = y.shape[0], x.shape[0] - x.shape[0] % 4, first + y.shape[0]
     for i in range(0, whole, 4):
         a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
-        row_a, row_b, row_c, row_d = w[first + i], w[first + i + 1], w[first + i + 2], w[first + i + 3]
+        row_a, row_b = w[start + i, first:stop], w[start + i + 1, first:stop]
+        row_c, row_d = w[start + i + 2, first:stop], w[start + i + 3, first:stop]
         for j in range(n):
             y[j] += a * row_a[j] + b * row_b[j] + c * row_c[j] + d * row_d[j]
     for i in range(whole, x.shape[0]):
-        a, row_a = x[i], w[first + i]
+        a, row_a = x[i], w[start + i, first:stop]
         for j in range(n):
             y[j] += a * row_a[j]
 
 
 @inlined
-def affine(x, w, bias, y):
-    """y (B, n) = x (B, m) times the first n columns of w, plus bias."""
+def add_product_of_used(x, w, first, y):
+    """y (n,) += x (m,) times n columns of w from first on; it skips the rows of w that meet a 0."""
+    used, m, n, stop = np.empty(x.shape[0], np.int64), 0, y.shape[0], first + y.shape[0]
+    for i in range(x.shape[0]):
+        used[m] = i
+        m += x[i] != 0  # NaN counts
+    whole = m - m % 4
+    for i in range(0, whole, 4):
+        p, q, r, s = used[i], used[i + 1], used[i + 2], used[i + 3]
+        a, b, c, d = x[p], x[q], x[r], x[s]
+        row_a, row_b, row_c, row_d = w[p, first:stop], w[q, first:stop], w[r, first:stop], w[s, first:stop]
+        for j in range(n):
+            y[j] += a * row_a[j] + b * row_b[j] + c * row_c[j] + d * row_d[j]
+    for i in range(whole, m):
+        a, row_a = x[used[i]], w[used[i], first:stop]
+        for j in range(n):
+            y[j] += a * row_a[j]
+
+
+@inlined
+def affine(x, w, bias, first, stop, y):
+    """Columns first … stop − 1 of y (B, n) = x (B, m) times the first n columns of w, plus bias."""
     for r in range(x.shape[0]):
-        for j in range(y.shape[1]):
+        for j in range(first, stop):
             y[r, j] = bias[j]
     if x.shape[0] == 1:
-        add_product(x[0], w, 0, y[0])
+        add_product_of_used(x[0], w, first, y[0, first:stop])
         return
     for i in range(0, x.shape[1], AT_ONCE):
         for r in range(x.shape[0]):
-            add_product(x[r, i : i + AT_ONCE], w, i, y[r])
+            add_product(x[r, i : i + AT_ONCE], w, i, first, y[r, first:stop])
 
 
 @kernel(calls="linear.forward")
 def few_rows(x: Rows, weight: Rows, bias: Vector, y: OutRows):
     """y = x weight + bias for a few tokens; it reads weight once, and wakes no other thread."""
-    affine(x, weight, bias, y)
+    affine(x, weight, bias, 0, y.shape[1], y)
 
 
 @inlined

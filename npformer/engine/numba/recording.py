@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,11 @@ class _Here(threading.local):
 
 
 here = _Here()
+
+
+def few_of_step() -> Callable[..., None] | None:
+    """The kernel for products of few rows in the step of decoding that this thread records; None outside of one."""
+    return None if here.tape is None else here.tape.few
 
 
 class Traced(np.ndarray[Any, Any]):
@@ -86,6 +92,23 @@ class Staged(np.ndarray[Any, Any]):
     """An array that is filled before each replay."""
 
 
+class Kept(np.ndarray[Any, Any]):
+    """An array that others, of any sizes, take the place of in replays; ``now`` tells how many of its keys there are.
+
+    A kernel is given all of it.
+    """
+
+    number = -1  # among those that are given for a replay
+    now: HostArray | None = None
+
+    def __getitem__(self, key: Any) -> Any:
+        return self if super().__getitem__(key).shape == self.shape else _refuse_part()
+
+
+def _refuse_part() -> Any:
+    raise NotRecordable("a part of an array is asked for that is another one in a replay")
+
+
 #: NumPy's function by its name -> what writes down a kernel for it: (inputs…, out or None) -> its result.
 _ufuncs: dict[str, Callable[..., Array]] = {}
 
@@ -115,18 +138,19 @@ def root_of(x: HostArray) -> Any:
 class Tape:
     """The calls of one function as words (see ``call_program.py``), and the arguments to set before each run."""
 
-    def __init__(self, dtype: str, pool: Pool) -> None:
-        self.dtype, self.pool = dtype, pool
+    def __init__(self, dtype: str, pool: Pool, few: Callable[..., None] | None) -> None:
+        self.dtype, self.pool, self.few = dtype, pool, few  # the kernel of few rows in a step of decoding
         self.calls: list[tuple[Any, list[int]]] = []  # (kernel, its arguments as 64-bit words)
         self.live: list[tuple[int, int, HostArray]] = []  # (call, word) that holds a number of the stage
         self.lasting: list[tuple[Any, int]] = []  # (owner, address) of what was there before
+        self.kept: list[tuple[int, int, int]] = []  # (call, word, number) of arrays that are given for a replay
         self._stages: list[Staged] = []
 
     def call(self, kernel: Any, arguments: Sequence[Any]) -> None:
         """Record a call."""
         words: list[int] = []
-        for kind, argument in zip(flat(kernel.types(self.dtype)), flat(arguments), strict=True):
-            if isinstance(kind, types.Array):
+        for (kind, is_array), argument in zip(_kinds(kernel, self.dtype), flat(arguments), strict=True):
+            if is_array:
                 self._add_array(argument, words)
             else:
                 self._add_number(kind, argument, words)
@@ -145,10 +169,25 @@ class Tape:
 
     def _add_array(self, x: HostArray, words: list[int]) -> None:
         place = ADDRESS_OF_NOTHING
-        if x.size:
+        if isinstance(x, Kept):
+            if x.number < 0:
+                _refuse_part()
+            self.kept.append((len(self.calls), len(words), x.number))
+        elif x.size:
             place, root = address(x), root_of(x)
             if isinstance(root, Staged):
                 self._stages.append(root)
             elif not self.pool.owns(root):
                 self.lasting.append((root, place))
-        words += (x.size, x.itemsize, place, *x.shape, *x.strides)
+        words += array_words(x, place)
+
+
+@cache
+def _kinds(kernel: Any, dtype: str) -> list[tuple[Any, bool]]:
+    """The types of a kernel's arguments, and whether each is an array."""
+    return [(kind, isinstance(kind, types.Array)) for kind in flat(kernel.types(dtype))]
+
+
+def array_words(x: HostArray, place: int) -> tuple[int, ...]:
+    """What a kernel is told of an array at this address."""
+    return x.size, x.itemsize, place, *x.shape, *x.strides

@@ -18,7 +18,7 @@ import numpy as np
 from npformer.backend.workspace import Pool, PoolFull, address, forget_unused, from_pool
 from npformer.engine.capture import Captured
 from npformer.engine.numba.call_program import program, run
-from npformer.engine.numba.recording import NotRecordable, Staged, Tape, Traced, here
+from npformer.engine.numba.recording import NotRecordable, Staged, Tape, Traced, array_words, here
 from npformer.engine.staging import places
 from npformer.typing import HostArray
 
@@ -63,15 +63,23 @@ class Record:
         self._live: dict[int, tuple[HostArray, list[int]]] = {}
         for call, word, x in tape.live:
             self._live.setdefault(address(x), (x, []))[1].append(starts[call] + word)
+        self._kept = [(number, starts[call] + word) for call, word, number in tape.kept]
+        self._program = address(self._words), self._words.size
 
-    def run(self) -> None:
-        """Run the kernels on the numbers now in the stage. Raises MemoryError if a kernel failed."""
+    def give(self, arrays: Sequence[HostArray]) -> None:
+        """Let these take the place of the ``Kept`` arrays, in the order of their numbers."""
+        for number, start in self._kept:
+            words = array_words(arrays[number], address(arrays[number]))
+            self._words[start : start + len(words)] = words
+
+    def run(self, times: int = 1, stops: int = 0) -> None:
+        """Run the kernels on the numbers now in the stage, as ``call_program.run`` says."""
         for x, where in self._live.values():
             if x.dtype.kind == "f":
                 self._words.view(np.float64)[where] = x
             else:
                 self._words[where] = x.view(np.int64)
-        run(self._words)
+        run(*self._program, times, stops)
 
 
 class HostDriver:
@@ -80,8 +88,8 @@ class HostDriver:
     name = "CPU"
     at_first_sight = False  # what is computed by other means than kernels shows only beside a run
 
-    def __init__(self, dtype: str) -> None:
-        self._dtype, self.memory = dtype, object()
+    def __init__(self, dtype: str, few: Callable[..., None] | None = None) -> None:
+        self._dtype, self.memory, self._few = dtype, object(), few
         self._pool = Pool(limit=MOST_MEMORY)  # of all records: one is run at a time, and keeps nothing in between
 
     def pool(self) -> None:
@@ -121,7 +129,7 @@ class HostDriver:
         return Record(tape), outputs
 
     def _written_down(self, work: Callable[[], Any]) -> tuple[Tape, Any]:
-        here.tape = tape = Tape(self._dtype, self._pool)
+        here.tape = tape = Tape(self._dtype, self._pool, self._few)
         try:
             with from_pool(self._pool, Traced), np.errstate(all="ignore"):
                 outputs = work()

@@ -1,19 +1,20 @@
-"""Lets threads share the work of one kernel: arrays by address, and atomic numbers.
+"""Lets a second thread share the products of a decoding step: arrays by address, and atomic numbers.
 
-A phase of work is cut into parts. The leading kernel opens a phase and takes parts from its front. A helping kernel on
-another thread takes parts from its back, so that each core reads the weights that it read the last time. The leader
-waits only for parts that were taken: a helper that is late, asleep or gone costs nothing but its help. Handing a job to
-a thread takes 10 µs or more, taking a part less than 1 µs. So a helper stays in its kernel from phase to phase, and
-leaves once no phase has been opened for a while. If the system suspends a helper that has taken a part, the leader
-gives it up and repeats the step alone, in other memory.
+With a few tokens a matrix product reuses little: a step takes as long as reading the weights. One core cannot read as
+fast as memory can deliver, so two threads read: the leader the left half of the columns, the helper the right half.
 
-    ticket    (phase·MOST_PARTS + parts taken from the back)·MOST_PARTS + parts taken from the front; it only grows,
-              so taking a part is one compare-and-swap
-    done      parts of this phase that have been computed
+Handing a job to a thread takes 10 µs or more, taking a half less than 1 µs. So a helper stays in its kernel from
+product to product, and leaves once none has come for a while. A half that it has not begun when the leader is done with
+the other is the leader's: a helper that is late, asleep or gone costs nothing but its help. If the system suspends a
+helper that has begun, the leader gives it up and computes that half, too. The helper writes to memory of its own, which
+nobody uses until it has left.
+
+    ticket    odd: a right half that nobody has begun; it only grows, so taking it is one compare-and-swap
+    done      the ticket of the half that the helper has computed
     present   whether a helper has been asked to come and has not left
     lost      whether the leader has given the helper up
     wanted    whether the helper is wanted elsewhere, and need not wait for more here
-    asleep    the phase from which on one part counts as taken and is never done, for tests of a lost helper; 0: none
+    job       rows, m, columns of w in memory, n, and the addresses of x (rows, m), w (m, n) and the bias (n,)
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import os
 import platform
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -29,12 +31,15 @@ from llvmlite import ir
 from numba import carray, types
 from numba.extending import intrinsic
 
-from npformer.engine.numba.compiling import inlined
+from npformer.engine.numba.arguments import OutRows, OutVector, OutWhole, Rows, Vector
+from npformer.engine.numba.compiling import inlined, kernel
+from npformer.engine.numba.linear import affine
+from npformer.typing import HostArray
 
-MOST_PARTS = 64
 #: Places in an array of int64, each with a cache line of its own, since another thread may be writing it.
-TICKET, DONE, PRESENT, LOST, WANTED, ASLEEP, SLOTS = 0, 8, 16, 24, 32, 40, 48
+TICKET, DONE, PRESENT, LOST, WANTED, JOB, SLOTS = 0, 8, 16, 24, 32, 40, 48
 MOST_LOOKS = 10_000  # looks before a helper leaves, or is given up: some 0.4 ms
+NUMBERS_A_LOOK = 50  # of a half: its reader has four times as long as it needs
 
 _HAS_PAUSE = platform.machine().lower() in ("x86_64", "amd64")
 
@@ -91,17 +96,6 @@ def store(typing_context, array, index, value):
 
 
 @intrinsic
-def add(typing_context, array, index, value):
-    """Atomic array[index] += value."""
-
-    def generate(context, builder, signature, arguments):
-        place = _place(context, builder, signature.args[0], *arguments[:2])
-        return builder.atomic_rmw("add", place, arguments[2], "acq_rel")
-
-    return types.int64(array, types.int64, types.int64), generate
-
-
-@intrinsic
 def swap_if(typing_context, array, index, expected, value):
     """Atomic compare-and-swap of array[index] from expected to value. Returns whether it happened."""
 
@@ -128,43 +122,60 @@ def pause(typing_context):
     return types.void(), generate
 
 
-@inlined
-def open_phase(shared, phase):
-    """Open a phase, so that its parts can be taken."""
-    is_asleep = 0 < load(shared, ASLEEP) <= phase
-    store(shared, DONE, 0)
-    store(shared, TICKET, (phase * MOST_PARTS + is_asleep) * MOST_PARTS)
+def invite(shared: HostArray, half: HostArray, kept: Any) -> None:
+    """Ask for help at shared (SLOTS,), unless somebody is there, perhaps asleep; kept holds what he reads."""
+    if not shared[PRESENT]:
+        shared[LOST] = 0
+        helper.invite(partial(_help, shared, half, kept), shared)
 
 
-@inlined
-def phase_of(shared):
-    """The phase that was opened last."""
-    return load(shared, TICKET) // (MOST_PARTS * MOST_PARTS)
+def _help(shared: HostArray, half: HostArray, kept: Any) -> None:
+    help_with_rows(shared, MOST_LOOKS, half)
 
 
-@inlined
-def take(shared, parts, from_back):
-    """Take a free part. Returns phase·MOST_PARTS + part, or −1 if none is free."""
-    while True:
-        ticket = load(shared, TICKET)
-        front, back = ticket % MOST_PARTS, ticket // MOST_PARTS % MOST_PARTS
-        if front + back >= parts:
-            return -1
-        if swap_if(shared, TICKET, ticket, ticket + (MOST_PARTS if from_back else 1)):
-            return ticket // (MOST_PARTS * MOST_PARTS) * MOST_PARTS + (parts - 1 - back if from_back else front)
-
-
-@inlined
-def finish(shared, parts, most_looks):
-    """Wait until all parts of the open phase are done. False: a helper seems to be suspended with a part."""
+@kernel(calls="decoding")
+def help_with_rows(shared: OutWhole, most_looks: int, half: OutVector):
+    """The helper's loop: compute right halves until none has come for a while, or until it is not wanted any more."""
     looks = 0
-    while load(shared, DONE) < parts:
-        if looks == most_looks:
-            store(shared, LOST, 1)
-            return False
+    while looks < most_looks and load(shared, LOST) + load(shared, WANTED) == 0:
+        ticket = load(shared, TICKET)
+        if ticket % 2 == 1 and swap_if(shared, TICKET, ticket, ticket + 1):
+            rows, m, wide, n = shared[JOB], shared[JOB + 1], shared[JOB + 2], shared[JOB + 3]
+            x, w = matrix(shared[JOB + 4], rows, m, half), matrix(shared[JOB + 5], m, wide, half)
+            affine(x, w, vector(shared[JOB + 6], n, half), n // 2, n, half[: rows * n].reshape(rows, n))
+            store(shared, DONE, ticket)
+            looks = 0
         looks += 1
         pause()
-    return True
+    store(shared, PRESENT, 0)
+
+
+@kernel(calls="decoding")
+def few_rows_by_two(x: Rows, w: Rows, bias: Vector, y: OutRows, shared: OutWhole, half: OutVector):
+    """``few_rows``; a helper, if one is there, computes the right half of y and leaves it in half."""
+    n, ticket, is_done = y.shape[1], load(shared, TICKET) // 2 * 2 + 3, False
+    if load(shared, PRESENT) == 0 or load(shared, LOST) != 0:
+        affine(x, w, bias, 0, n, y)
+        return
+    shared[JOB], shared[JOB + 1], shared[JOB + 2], shared[JOB + 3] = x.shape[0], x.shape[1], w.shape[1], n
+    shared[JOB + 4], shared[JOB + 5], shared[JOB + 6] = x.ctypes.data, w.ctypes.data, bias.ctypes.data
+    store(shared, TICKET, ticket)
+    affine(x, w, bias, 0, n // 2, y)
+    if not swap_if(shared, TICKET, ticket, ticket + 1):
+        looks = MOST_LOOKS + x.shape[0] * w.size // NUMBERS_A_LOOK
+        while looks > 0 and not is_done:
+            is_done = load(shared, DONE) == ticket
+            looks -= 1
+            pause()
+        if not is_done:
+            store(shared, LOST, 1)
+    if not is_done:
+        affine(x, w, bias, n // 2, n, y)
+        return
+    others = half[: y.size].reshape(y.shape)
+    for r in range(y.shape[0]):
+        for j in range(n // 2, n):
+            y[r, j] = others[r, j]
 
 
 class Helper:

@@ -29,8 +29,8 @@ def test_rooms_are_used_again_and_kept_apart(a_gpu, machine, monkeypatch):
             for state in states:
                 state.reorder(np.array([4, 1, 1, 2]))
             tokens = tokens[:, :, :4]
-    rooms = states[0].fused[0][0]
-    assert len({state.fused[1].number for state in states}) == 2
+    rooms = states[0].recorded[0][0]
+    assert len({state.recorded[1].number for state in states}) == 2
     assert len(rooms.rooms) == 2
     monkeypatch.setattr(recorded_decode, "ROOMS", 3)
     for length in range(2, 6):
@@ -45,7 +45,7 @@ def test_rooms_have_a_part_of_the_device_s_memory_and_idle_ones_go_when_it_is_fu
     np.testing.assert_array_equal(greedy(model, src, 5), expected)
     state = model.start(src, 5)
     a_gpu.engine.step(model, np.full(8, 1), state)
-    (rooms, *_), room = state.fused
+    (rooms, *_), room = state.recorded
     monkeypatch.setattr(a_gpu.device, "memory", int(6.5 * room.bytes / recorded_decode.SHARE))
     for length in (64, 256, 64, 512):
         greedy(model, src, length, stop=lambda text: True)

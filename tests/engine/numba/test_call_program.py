@@ -6,10 +6,12 @@ import numba
 import numpy as np
 import pytest
 
-from npformer.backend.workspace import Pool
+from npformer.backend.workspace import Pool, address
 from npformer.engine.numba import call_program, compiling
 from npformer.engine.numba.arguments import Flags, Heads, Mask, Matrix, OutVector, OutWhole, Rows, Vector
 from npformer.engine.numba.recording import Tape
+
+NEVER = np.zeros(1, np.int64)
 
 
 def kernel_of(function, dtype):
@@ -21,13 +23,13 @@ def kernel_of(function, dtype):
     return kernel
 
 
-def run(dtype, *calls):
-    """Write the calls down, and make them."""
-    tape = Tape(dtype, Pool(limit=0))
+def run(dtype, *calls, times=1, stops=NEVER):
+    """Write the calls down, and make them so many times, or until stops holds a number that is not 0."""
+    tape = Tape(dtype, Pool(limit=0), None)
     for kernel, arguments in calls:
         tape.call(kernel, arguments)
     words, _ = call_program.program(tape.calls, dtype)
-    call_program.run(words)
+    call_program.run(address(words), words.size, times, address(stops))
 
 
 class Fractions(NamedTuple):
@@ -74,13 +76,22 @@ def test_every_kind_of_argument_arrives(dtype, flag):
     assert actual[3] == 3 + 40 + 300 + 7000
 
 
-def test_calls_are_made_in_order_until_one_fails():
-    def append(log: OutWhole, value: int):
-        if value == 3:
-            raise ValueError("three")
-        log[log[0]] = value
-        log[0] += 1
+def append(log: OutWhole, value: int):
+    if value == 3:
+        raise ValueError("three")
+    log[log[0]] = value
+    log[0] += 1
 
+
+def test_calls_are_made_as_often_as_they_are_to_be():
+    kernel, log = kernel_of(append, "float64"), np.array([1, *[0] * 8])
+    run("float64", (kernel, (log, 7)), (kernel, (log, 8)), times=2)
+    assert log.tolist() == [5, 7, 8, 7, 8, *[0] * 4]
+    run("float64", (kernel, (log, 9)), times=9, stops=log[6:])
+    assert log.tolist() == [7, 7, 8, 7, 8, 9, 9, 0, 0]
+
+
+def test_calls_are_made_in_order_until_one_fails():
     kernel = kernel_of(append, "float64")
     log = np.array([1, 0, 0, 0, 0])
     run("float64", *((kernel, (log, value)) for value in (7, 8)))

@@ -21,7 +21,7 @@ ASK = {"all", "any", "clip", "conj", "conjugate", "cumprod", "cumsum", "max", "m
 @pytest.fixture
 def tape():
     """A tape, on which this thread records."""
-    tape = recording.Tape("float64", Pool(limit=1 << 20))
+    tape = recording.Tape("float64", Pool(limit=1 << 20), None)
     recording.here.tape = tape
     with from_pool(tape.pool, recording.Traced):
         yield tape

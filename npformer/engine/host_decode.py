@@ -1,0 +1,234 @@
+"""Recorded decoding on the host: the step of a model as calls of kernels, which every token repeats without Python.
+
+The record of a step serves all states of as many rows, of any lengths (``numba/decoding.py``). Each thread has records
+of its own, since they share their memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from operator import is_
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+import numpy as np
+
+from npformer.engine.capabilities import Capabilities, Jobs, capabilities_of, one_after_the_other
+from npformer.engine.recorded_decode import Prepared, logits_of, newest_numbers, of_state, prepared
+from npformer.functional import AttentionMask
+from npformer.layers import CacheStack, DecodeState, KeyValues, LayerState
+from npformer.models import Decoder, Transformer
+from npformer.models.inputs import token_ids
+from npformer.typing import Array, HostArray
+
+MOST = 64  # records of a model and a thread
+FEW, WORTH_SHARING = 4, 1 << 20  # texts, and products of two numbers in a step
+
+
+class _Here(threading.local):
+    """What this thread has prepared."""
+
+    def __init__(self) -> None:
+        self.prepared: Prepared = WeakKeyDictionary()
+        self.encoders: Prepared = WeakKeyDictionary()
+        self.is_one_of_several = False
+
+
+_here = _Here()
+
+
+def parts_of_texts(model: Transformer | Decoder, texts: int) -> int:
+    """``Engine.parts_of_texts``: those of a model that is not npformer's are decoded one after the other."""
+    engine = capabilities_of(model)
+    if texts <= FEW or texts * model.arena.values.size < WORTH_SHARING or _records_of(model) is None:
+        return 1
+    return min(engine.threads, texts // 2)
+
+
+def in_threads(model: Transformer | Decoder, texts: int, jobs: Jobs) -> None:
+    """``Engine.decode_at_once``."""
+    several = 1 < len(jobs) <= parts_of_texts(model, texts)
+
+    def run(job: Callable[[], Any]) -> None:
+        _here.is_one_of_several = several
+        try:
+            job()
+        finally:
+            _here.is_one_of_several = False
+
+    (capabilities_of(model).in_threads if several else one_after_the_other)([partial(run, job) for job in jobs])
+
+
+def start(model: Transformer, src: Array, max_len: int) -> DecodeState:
+    """model.start(src, max_len), on one thread, with a recorded encoder if there may be one."""
+    engine = capabilities_of(model)
+    with engine.on_one_thread():
+        may_be = engine.decoding is not None and getattr(model.start, "__func__", None) is Transformer.start
+        encode = prepared(_here.encoders, model, lambda: _encoder(engine)) if may_be else None
+        return model.start(src, max_len) if encode is None else model.start(src, max_len, encode=partial(encode, model))
+
+
+def _encoder(engine: Capabilities) -> Callable[..., Any]:
+    """A function of a model and src (B, S) that returns what model.encode does."""
+
+    def read(model: Transformer, inputs: Any) -> tuple[Array]:
+        return (model._encode(CacheStack(model, inference=True), *inputs)[0],)
+
+    memory = engine.capture_part(read, lambda model: ())
+
+    def encode(model: Transformer, src: Array) -> tuple[Array, AttentionMask]:
+        ids = token_ids("src", src, model.config.src_vocab_size, model.backend)
+        return memory(model, (ids,))[0], AttentionMask(key_visible=ids != model.config.pad_id)
+
+    return encode
+
+
+def step(model: Transformer | Decoder, tokens: Array, state: DecodeState) -> Array:
+    """model.step(tokens, state), from a record if there is one."""
+    recorded = _recorded(model, state, np.asarray(tokens), "step")
+    if recorded is None:
+        return model.step(tokens, state)
+    _made(model, recorded, tokens, np.ones(state.batch), state, -1, 1)
+    state.length += 1
+    logits: Array = recorded.logits.copy()
+    return logits
+
+
+def likeliest(
+    model: Transformer | Decoder, tokens: Array, state: DecodeState, going: HostArray, count: int, eos_id: int
+) -> HostArray | None:
+    """``Engine.likeliest``; the steps stop once all rows have ended."""
+    chosen: HostArray = np.empty((min(count, state.max_len - state.length), state.batch), np.int64)
+    recorded = _recorded(model, state, tokens, "likeliest", (chosen,))
+    if recorded is None:
+        return None
+    made = _made(model, recorded, tokens, going, state, eos_id, len(chosen))
+    state.length += made
+    return chosen[:made]
+
+
+def search(
+    model: Transformer | Decoder,
+    tokens: Array,
+    state: DecodeState,
+    beams: tuple[HostArray, ...],
+    count: int,
+    eos_id: int,
+) -> tuple[HostArray, HostArray] | None:
+    """``Engine.search``."""
+    log_p, greedy, room, *limits = beams
+    if room.max() > log_p.shape[1]:
+        return None
+    batch, k = log_p.size, min(int(room.max()), model.generator.bias.data.shape[0])
+    best = np.empty((batch, k), np.int64), np.empty((batch, k), model.backend.dtype), np.empty(batch)
+    rows, chosen = np.empty((2, min(count, state.max_len - state.length), batch), np.int64)
+    arrays = (log_p, room, greedy, *best, *limits, np.empty_like(log_p), rows, chosen)
+    recorded = _recorded(model, state, tokens, "search", arrays)
+    if recorded is None:
+        return None
+    made = _made(model, recorded, tokens, np.ones(batch), state, eos_id, len(chosen))
+    state.length += made
+    return rows[:made], chosen[:made]
+
+
+def _made(
+    model: Any, recorded: Any, tokens: Array, going: HostArray, state: DecodeState, eos_id: int, count: int
+) -> int:
+    """Make up to count steps, at least one. Returns how many."""
+    first = newest_numbers(model, tokens, going, state, state.batch)
+    with capabilities_of(model).on_one_thread():
+        made: int = recorded.run(first, (eos_id, model.config.pad_id), count, alone=not _here.is_one_of_several)
+    return made
+
+
+def _recorded(
+    model: Transformer | Decoder, state: DecodeState, tokens: HostArray, kind: str, more: tuple[HostArray, ...] = ()
+) -> Any:
+    """The record of a step for the arrays of state, and more; None if there is none, or if tokens are none for it."""
+    records = _records_of(model)
+    if records is None or tokens.shape != (state.batch,) or state.length == state.max_len:
+        return None
+    if state.recorded is None or not all(map(is_, (records, *of_state(state)), state.recorded[0])):
+        state.recorded = (records, *of_state(state)), _arrays_of(model, state)
+    arrays: Arrays | None = state.recorded[1]
+    return None if arrays is None else records.find(kind, state, arrays, more)
+
+
+def _records_of(model: Transformer | Decoder) -> Any:
+    parts = capabilities_of(model).decoding
+    return None if parts is None else prepared(_here.prepared, model, lambda: Records(model, parts))
+
+
+class Arrays(list[HostArray]):
+    """The arrays of a state that a record is given: positions, what is visible, those of each layer, the source's."""
+
+
+def _arrays_of(model: Transformer | Decoder, state: DecodeState) -> Arrays | None:
+    """None if an array is not as the kernels read them."""
+    (batch, room), (_, width), hidden = state.visible.shape, state.positions.shape, state.memory_mask.key_visible
+    dtype, sources = state.backend.dtype, batch // state.together
+    arrays, due = [state.positions, state.visible], [(state.positions.shape, dtype), ((batch, room), "bool")]
+    if len(state.layers) != len(model.decoder.layers):
+        return None
+    heads = state.layers[0].past.keys.shape[1]  # type: ignore[attr-defined]
+    for past, memory in state.layers:
+        if (memory is None) != (hidden is None):
+            return None
+        arrays += [*past, *(memory or ())]  # type: ignore[misc]
+        due += 2 * [((batch, heads, room, width // heads), dtype)]
+        if hidden is not None:
+            due += 2 * [((sources, heads, hidden.shape[1], width // heads), dtype)]
+    if hidden is not None:
+        arrays.append(hidden)
+        due.append(((sources, hidden.shape[1]), "bool"))
+    fit = [(x.shape, x.dtype) == expected and x.flags.carray for x, expected in zip(arrays, due, strict=True)]
+    return Arrays(arrays) if all(fit) else None
+
+
+class Records:
+    """The records for one version of a model on one thread; parts are those of ``numba/decoding.py``."""
+
+    def __init__(self, model: Transformer | Decoder, parts: Any) -> None:
+        self._model, self._parts = ref(model), parts
+        self._steps: OrderedDict[Any, Any] = OrderedDict()
+
+    def find(self, kind: str, state: DecodeState, arrays: Arrays, more: tuple[HostArray, ...]) -> Any:
+        """The record of a kind for as many rows, with these arrays; None if there can be none."""
+        key = kind, state.batch, state.together, arrays[0].shape[1], arrays[2].shape[1], len(arrays)  # C, H
+        if key not in self._steps:
+            if len(self._steps) >= MOST:
+                self._steps.popitem(last=False)
+            self._steps[key] = self._record(kind, state, [*arrays, *more])
+        self._steps.move_to_end(key)
+        found = self._steps[key]
+        if found is not None and (more or found.given() is not arrays):
+            found.give([*arrays, *more])
+            found.given = ref(arrays)
+        return found
+
+    def _record(self, kind: str, state: DecodeState, arrays: list[HostArray]) -> Any:
+        model = self._model()
+        embedding = model.tgt_embedding if isinstance(model, Transformer) else model.embedding
+        if kind != "step" and model.generator.bias.data.shape[0] > embedding.weight.data.shape[0]:
+            return None  # it might choose a token that has no vector
+        helps = capabilities_of(model).threads > 1 and state.batch <= FEW
+        is_worth = helps and state.batch * model.arena.values.size >= WORTH_SHARING
+        widest = max(parameter.data.shape[-1] for _, parameter in model.named_parameters()) if is_worth else 0
+        step = self._parts.Step(state.batch, 3 * widest)  # queries, keys and values are computed at once
+        positions, visible, *rest = step.kept(arrays)
+        layers = []
+        for _, memory in state.layers:
+            past = self._parts.Newest(step, rest.pop(0), rest.pop(0))
+            layers.append(LayerState(past, None if memory is None else KeyValues(rest.pop(0), rest.pop(0))))
+        hidden = None if memory is None else rest.pop(0)
+
+        def work() -> tuple[Array, ...]:
+            encode = partial(step.encodings, positions, visible)
+            logits = logits_of(model, step.now, encode, tuple(layers), visible, hidden)[:, 0, :]
+            step.choose(kind, logits, rest)
+            return (logits,)
+
+        return step if step.record(work, state.backend.dtype) else None
