@@ -30,10 +30,6 @@ Result = TypeVar("Result")
 
 #: (p, g, m, v, lr, betas, eps, t, decay): one update of flat arrays, in place, as in ``optim/adam.py``.
 AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
-#: (logits, log P, greedy, room, width, pad_id) -> as in ``decoding/choice.py``; None: this case does not fit.
-BeamChoice = Callable[
-    [Array, HostArray, HostArray, HostArray, int, int], tuple[HostArray, HostArray, HostArray, HostArray] | None
-]
 
 
 class Device(Protocol):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.backend.backend import BeamChoice
 from npformer.functional.arrays import device_of, namespace
 from npformer.typing import Array, HostArray
 
@@ -33,9 +32,6 @@ def choose(
     """
     (n, w), most, vocab_size = log_p.shape, int(room.max()), logits.shape[1]
     width = max(w, min(w * vocab_size, most))
-    choice: BeamChoice | None = None if backend.engine is None else backend.engine.beam_choice
-    if choice is not None and (by_engine := choice(logits, log_p, greedy, room, width, pad_id)) is not None:
-        return by_engine
     parents, chosen, total = _ranked(*best_tokens(logits, most, backend), log_p, greedy, room)
     there = total > NOBODY  # a NaN counts as empty, too
     places = seats(parents, there, width)

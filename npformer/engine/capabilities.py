@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from npformer.backend.backend import AdamUpdate, ArenaUpdates, BeamChoice, Branches
+from npformer.backend.backend import AdamUpdate, ArenaUpdates, Branches
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Jobs = Sequence[Callable[[], Any]]
@@ -86,7 +86,6 @@ class Capabilities:
     ranks_on_device: Callable[[Any], Any] = unchanged
     decoding: Any = None
     rooms: Callable[[], Any] | None = None
-    beam_choice: BeamChoice | None = None
     prepare: Callable[[Iterable[str]], Any] | None = None
 
     def parts_of(self, numbers: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from npformer.backend import PLAIN, Ops, Pair
 from npformer.engine.capabilities import capabilities_of
+from npformer.engine.recorded_decode import is_recordable
 from npformer.engine.replica import gradient_replica
 from npformer.engine.static import has_own_ops, is_static
 from npformer.layers import RandomKey
@@ -36,15 +37,10 @@ def compile_ahead(model: Model, *purposes: str) -> None:
         for name in operations_of(model, RandomKey(seed=0, step=0)):
             calls += [f"{name}.forward", f"{name}.backward"]
         calls += OF_A_STEP if has_own_ops(model) else OF_A_STEP[:-1]
-    if "decoding" in purposes:
-        calls += _of_decoding(model)
-    if "beams" in purposes:
-        calls += [*_of_decoding(model), "beams"]
+    if not {"decoding", "beams"}.isdisjoint(purposes):
+        calls += [f"{name}.forward" for name in operations_of(model, key=None)]
+        calls += ["decoding", "recording", *purposes] if is_recordable(model) else []  # type: ignore[arg-type]
     engine.prepare(calls)
-
-
-def _of_decoding(model: Any) -> list[str]:
-    return [*(f"{name}.forward" for name in operations_of(model, key=None)), "decoding", "recording"]
 
 
 def operations_of(model: Model, key: RandomKey | None) -> set[str]:

@@ -37,7 +37,6 @@ def with_engine(backend: Backend, kernels: str, threads: int | None) -> Backend:
         engine,
         adam_update=compiled.adam_update,
         decoding=compiled.decoding,
-        beam_choice=compiled.beam_choice,
         on_one_thread=one_blas_thread,
         capture_part=partial(compiled.captured_part, dtype=backend.dtype),
         prepare=partial(compiled.compile_ahead, dtype=backend.dtype),

@@ -210,7 +210,7 @@ class Records:
         return found
 
     def _record(self, kind: str, state: DecodeState, arrays: list[HostArray]) -> Any:
-        model = self._model()
+        model: Any = self._model()
         embedding = model.tgt_embedding if isinstance(model, Transformer) else model.embedding
         if kind != "step" and model.generator.bias.data.shape[0] > embedding.weight.data.shape[0]:
             return None  # it might choose a token that has no vector

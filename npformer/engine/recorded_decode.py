@@ -48,20 +48,19 @@ def prepared(cache: Prepared, model: Any, prepare: Callable[[], Any]) -> Any:
     version = version_of(model)
     entry = cache.get(model)
     if entry is None or entry[0] != version:
-        may_be = is_static(model) and has_own_ops(model) and _is_recordable(model)
-        cache[model] = entry = (version, prepare() if may_be else None)
+        cache[model] = entry = (version, prepare() if is_recordable(model) else None)
     return entry[1]
 
 
-def _is_recordable(model: Transformer | Decoder) -> bool:
-    """Whether all layers are npformer's, and no attention takes a position on the host."""
+def is_recordable(model: Transformer | Decoder) -> bool:
+    """Whether all layers are npformer's, as they came, and no attention takes a position on the host."""
     heads = set()
     for part in model.decoder.all_layers():
         if isinstance(part, MultiHeadAttention):
             heads.add(part.num_heads)
             if type(part.mechanism) is not ScaledDotProduct or part.rotation or part.score_bias:
                 return False
-    return is_npformers(model) and len(heads) == 1
+    return len(heads) == 1 and is_npformers(model) and is_static(model) and has_own_ops(model)
 
 
 def step(model: Transformer | Decoder, tokens: Array, state: DecodeState) -> Array:
@@ -129,7 +128,8 @@ def logits_of(
     embedding = model.tgt_embedding if isinstance(model, Transformer) else model.embedding
     x = embedding(now[0, :, None])
     x = x + encodings_of(x)
-    context = Context(*(AttentionMask(key_visible=mask) for mask in visible))
+    mask, memory_mask = (AttentionMask(key_visible=keys) for keys in visible)
+    context = Context(mask, memory_mask)
     logits: Array = model.generator(model.decoder.step(x, layers, context))
     return logits
 

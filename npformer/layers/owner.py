@@ -2,8 +2,8 @@
 
 A reader of the mathematics may leave this file out.
 
-A training step checks a model, makes replicas of it and records its operations, with the addresses of
-its arrays. All of this is valid only for the model's structure: its layers, parameters and their attributes. So every
+A training step checks a model, makes replicas of it and records its operations, with the addresses of its
+arrays. All of this is valid only for the model's structure: its layers, parameters and their attributes. So every
 ``Owner`` (a layer, a parameter, a mechanism) takes the next number of a global counter whenever one of its attributes
 is set or deleted: a sub-layer, a dropout rate, eps, a backend, a method, ``__class__``. Numbers only grow, and
 replacing a part gives its owner a new number, so the largest number in a model's tree is the model's version.

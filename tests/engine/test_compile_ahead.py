@@ -103,7 +103,7 @@ def test_compile_ahead_covers_the_kernels_that_decoding_calls(of, asked, called,
     USES[use](model, batch(6, 5 if name in VARIANTS else 3), max_len=4)
     assert asked == before
     assert called <= before
-    assert ("beam_choice.choose_in_beams" in called) == (use == "beams")
+    assert ("decoding.choose_hypotheses" in called) == (use == "beams" and name == "post-LN")
     assert not any("backward" in kernel for kernel in called)
 
 

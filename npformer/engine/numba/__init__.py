@@ -10,12 +10,11 @@ from npformer.backend.numpy.kernels import KERNELS
 from npformer.backend.ops import Ops, with_kernels
 from npformer.engine.numba import add_and_compare, decoding  # noqa: F401 - declares kernels
 from npformer.engine.numba.adam import adam_update
-from npformer.engine.numba.beam_choice import beam_choice
 from npformer.engine.numba.compiling import compile_ahead, compile_all
 from npformer.engine.numba.replay import captured_part
 
 __all__ = [
-    "OPS", "adam_update", "beam_choice", "captured_part", "compile_ahead", "compile_all", "decoding",
+    "OPS", "adam_update", "captured_part", "compile_ahead", "compile_all", "decoding",
 ]  # fmt: skip
 
 OPS: Ops = with_kernels(KERNELS, __name__)

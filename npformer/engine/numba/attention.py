@@ -72,7 +72,7 @@ def attention_forward(
 ) -> tuple[Array, AttentionCache]:
     expect_heads(q, k, v)
     if isinstance(k, Kept) and draw is None:
-        return attention_of_newest(q, k, v, mask.key_visible), None
+        return attention_of_newest(q, k, v, mask.key_visible), None  # type: ignore[return-value]
     visible, pattern = _pattern(mask, k.shape[0], k.shape[2])
     drawn, weights, few = NOTHING_DROPPED, NO_WEIGHTS[q.dtype.char], k.shape[2] <= KEPT_KEYS
     if draw is not None or few:

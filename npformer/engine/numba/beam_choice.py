@@ -7,12 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npformer.backend.fallback import takes_real
-from npformer.backend.workspace import empty
-from npformer.engine.numba.arguments import OutDoubleRows, OutDoubles, OutRows, OutWhole, OutWholeRows, Rows
-from npformer.engine.numba.compiling import inlined, kernel
+from npformer.engine.numba.arguments import OutDoubleRows, OutDoubles, OutRows, OutWhole, OutWholeRows
+from npformer.engine.numba.compiling import inlined
 from npformer.engine.numba.exponential import exponential
-from npformer.typing import Array, HostArray
 
 
 class Beams(NamedTuple):
@@ -27,20 +24,6 @@ class Beams(NamedTuple):
 
 
 NOBODY = -math.inf  # the log P of an empty slot; a NaN counts as one
-
-
-def beam_choice(
-    logits: Array, log_p: HostArray, greedy: HostArray, room: HostArray, width: int, pad_id: int
-) -> tuple[HostArray, HostArray, HostArray, HostArray] | None:
-    """rows, tokens, log P (n, width) and greedy (n,), as ``choose`` says; None if logits are not in row-major order."""
-    flags, (n, w), k = logits.flags, log_p.shape, min(int(room.max()), logits.shape[1])
-    if not (takes_real(logits.dtype.char) and flags.c_contiguous and flags.aligned):
-        return None
-    rows, tokens, total = np.empty((n, width), np.int64), np.empty((n, width), np.int64), np.empty((n, width))
-    best, values = np.empty((n * w, k), np.int64), empty((n * w, k), logits.dtype)
-    beams = Beams(log_p, room, greedy.copy(), best, values, np.empty(n * w))
-    choose_in_beams(logits, beams, pad_id, rows, tokens, total)
-    return rows, tokens, total, beams.greedy
 
 
 @inlined
@@ -131,11 +114,3 @@ def choose(logits, beams, pad, rows, tokens, totals):
                 rows[i, places[q]], tokens[i, places[q]] = row, best[row, proposals[q]]
                 totals[i, places[q]] = best_totals[q]
         greedy[i] = places[0] if greedy[i] >= 0 and count > 0 else -1
-
-
-@kernel(calls="beams")
-def choose_in_beams(
-    logits: Rows, beams: Beams, pad: int, rows: OutWholeRows, tokens: OutWholeRows, totals: OutDoubleRows
-):  # fmt: skip
-    """The kernel that Python calls: ``choose``."""
-    choose(logits, beams, pad, rows, tokens, totals)
