@@ -5,7 +5,7 @@ import pytest
 
 from npformer.check.report import RIGHT, UNCLEAR, WRONG
 from npformer.check.rounding.formats import FORMATS
-from npformer.check.rounding.low_precision import Coefficients, ComparedTensor, Errors, Places, row_of
+from npformer.check.rounding.low_precision import Coefficients, Errors, Places, TensorComparison, row_of
 
 N = np.array([4.0, -2.0, 3.0, 1.0])
 PLACES = Places(np.arange(4), (4,), (), np.zeros((0, 4)))
@@ -27,7 +27,7 @@ def row(*sets, n=N, terms=None, precision="bfloat16", claimed=None):
 
     point_errors = [errors(mean, **sizes) for mean, sizes in sets]
     claimed = n + sets[0][0] if claimed is None else claimed
-    return row_of(ComparedTensor("x", claimed, PLACES, n, terms, coefficients, point_errors), FORMATS[precision], 4.0)
+    return row_of(TensorComparison("x", claimed, PLACES, n, terms, coefficients, point_errors), FORMATS[precision], 4.0)
 
 
 OFF = np.array([0.0, 0.0, 0.5, 0.0])

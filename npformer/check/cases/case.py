@@ -77,7 +77,7 @@ def padding(keys: int, *lengths: int) -> AttentionMask:
     return AttentionMask(np.arange(keys)[None, :] < np.array(lengths)[:, None])
 
 
-class Sizes:
+class CaseSizes:
     """At random: small sizes, most from 2 to 6, of which few show what many would, and any option.
 
     Sizes are attributes, in the letters of the glossary, and I, O and K: the numbers of a token in an input and in an
@@ -131,7 +131,7 @@ class Sizes:
         return options[self._rng.integers(len(options))]
 
 
-class UsualSizes(Sizes):
+class UsualSizes(CaseSizes):
     """Small random sizes, the usual options, and dropout."""
 
     def draw(self) -> Draw | None:

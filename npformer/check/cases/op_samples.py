@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.check.cases.case import DRAW, Case, Sizes, op, padding
+from npformer.check.cases.case import DRAW, Case, CaseSizes, op, padding
 from npformer.check.measures import with_gaps
 from npformer.functional import AttentionMask
 from npformer.typing import HostArray
@@ -21,61 +21,61 @@ from npformer.typing import HostArray
 Inputs = tuple[Any, ...]
 
 
-def linear(s: Sizes) -> Inputs:
+def linear(s: CaseSizes) -> Inputs:
     return s.of("BTI"), s.of("IO"), s.of("O")
 
 
-def relu(s: Sizes) -> Inputs:
+def relu(s: CaseSizes) -> Inputs:
     return (s.choice(1, 0.5, 3) * s.of("BTF"),)
 
 
 gelu = relu
 
 
-def softmax(s: Sizes) -> Inputs:
+def softmax(s: CaseSizes) -> Inputs:
     shape = s.B, s.H, s.T, s.S
     return s.choice(1, 0.1, 5) * s.normal(*shape), s.choice(None, s.visible(*shape))
 
 
-def dropout(s: Sizes) -> Inputs:
+def dropout(s: CaseSizes) -> Inputs:
     return *relu(s), s.draw()
 
 
-def embedding(s: Sizes) -> Inputs:
+def embedding(s: CaseSizes) -> Inputs:
     return s.ids(s.V), s.of("VC"), s.C**0.5
 
 
-def sinusoidal_positions(s: Sizes) -> Inputs:
+def sinusoidal_positions(s: CaseSizes) -> Inputs:
     return s.of("BTC"), s.choice(0, 1, 2, 3, 4)
 
 
-def learned_positions(s: Sizes) -> Inputs:
+def learned_positions(s: CaseSizes) -> Inputs:
     offset = s.choice(0, 1, 4)
     return s.of("BTC"), s.normal(s.T + offset + s.choice(0, 1, 2), s.C), offset
 
 
-def rotary(s: Sizes) -> Inputs:
+def rotary(s: CaseSizes) -> Inputs:
     return s.heads(s.T, s.D + s.D % 2), s.choice(0, 1, 4), s.choice(10000.0, 10.0)
 
 
-def relative_bias(s: Sizes) -> Inputs:
+def relative_bias(s: CaseSizes) -> Inputs:
     return s.normal(2 * s.K, s.H), s.T, s.S, s.choice(0, 1, 2), s.choice(False, True), s.choice(8, 2, 3) * s.K
 
 
-def layer_norm(s: Sizes) -> Inputs:
+def layer_norm(s: CaseSizes) -> Inputs:
     return s.of("BTC"), s.of("C"), s.of("C"), s.choice(1e-5, 1e-2)
 
 
-def batch_norm(s: Sizes) -> Inputs:
+def batch_norm(s: CaseSizes) -> Inputs:
     counts = s.choice(None, s.visible(s.B, s.T, least=2))  # with a single token the normalised value is 0
     return s.of("BTC"), s.of("C"), s.of("C"), counts
 
 
-def batch_norm_inference(s: Sizes) -> Inputs:
+def batch_norm_inference(s: CaseSizes) -> Inputs:
     return *layer_norm(s)[:3], s.of("C"), 0.1 + s.of("C") ** 2
 
 
-def attention(s: Sizes) -> Inputs:
+def attention(s: CaseSizes) -> Inputs:
     mask = AttentionMask(
         key_visible=s.choice(s.visible(s.B, s.S), None),
         causal=s.choice(True, False),
@@ -85,12 +85,12 @@ def attention(s: Sizes) -> Inputs:
     return s.heads(s.T, s.D), s.heads(s.S, s.D), s.heads(s.S, s.D), mask, s.draw()
 
 
-def biased_attention(s: Sizes) -> Inputs:
+def biased_attention(s: CaseSizes) -> Inputs:
     q, k, v, mask, draw = attention(s)
     return q, k, v, s.of("HTS"), mask, draw
 
 
-def local_attention(s: Sizes) -> Inputs:
+def local_attention(s: CaseSizes) -> Inputs:
     window = s.choice(max(1, s.T // 8), 2, 3, None)
     mask = AttentionMask(
         key_visible=s.choice(s.visible(s.B, s.T), None),
@@ -101,40 +101,40 @@ def local_attention(s: Sizes) -> Inputs:
     return *(s.heads(s.T, s.D) for _ in range(3)), mask, s.draw()
 
 
-def linear_attention(s: Sizes) -> Inputs:
+def linear_attention(s: CaseSizes) -> Inputs:
     causal = s.choice(False, True)
     keys = s.T if causal else s.S
     mask = AttentionMask(s.choice(s.visible(s.B, keys), None), causal)
     return s.heads(s.T, s.D), s.heads(keys, s.D), s.heads(keys, s.D), mask
 
 
-def residual(s: Sizes) -> Inputs:
+def residual(s: CaseSizes) -> Inputs:
     return s.of("BTC"), s.of("BTC"), s.draw()
 
 
-def post_norm(s: Sizes) -> Inputs:
+def post_norm(s: CaseSizes) -> Inputs:
     return *residual(s)[:2], s.of("C"), s.of("C"), 1e-5, s.draw()
 
 
 add_norm = post_norm
 
 
-def feed_forward(s: Sizes) -> Inputs:
+def feed_forward(s: CaseSizes) -> Inputs:
     weights = s.of("CF"), s.of("F"), s.of("FC"), s.of("C")
     return s.of("BTC"), *weights, s.choice("relu", "gelu"), s.draw()
 
 
-def cross_entropy(s: Sizes) -> Inputs:
+def cross_entropy(s: CaseSizes) -> Inputs:
     return s.of("BTV"), s.ids(s.V), s.choice(0, None), s.choice(0.0, 0.1)
 
 
-def gru(s: Sizes) -> Inputs:
+def gru(s: CaseSizes) -> Inputs:
     scale = s.C**-0.5  # of sums over C states: gates stay open
     weights = scale * s.normal(s.I, 3 * s.C), s.normal(3 * s.C), scale * s.normal(s.C, 3 * s.C), s.normal(3 * s.C)
     return s.of("BTI"), s.of("BC"), *weights, s.choice(None, s.visible(s.B, s.T))
 
 
-def conv1d(s: Sizes) -> Inputs:
+def conv1d(s: CaseSizes) -> Inputs:
     return s.of("BTI"), s.of("KIO"), s.of("O"), s.choice(False, True)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from npformer import functional
 from npformer.check.cases import op_samples
-from npformer.check.cases.case import Case, Sizes, UsualSizes, model
+from npformer.check.cases.case import Case, CaseSizes, UsualSizes, model
 from npformer.functional import OPERATIONS
 from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
@@ -36,7 +36,7 @@ def random_cases(per_op: int, models: int, seed: int = 0) -> Iterator[Case]:
 def random_op_case(op: str, seed: int, number: int) -> Case:
     """The numbered draw of an operation; repeated while its whole output is 0, which would prove nothing."""
     rng = np.random.default_rng([seed, OPS.index(op), number])
-    make, sizes = getattr(op_samples, op), Sizes(rng)
+    make, sizes = getattr(op_samples, op), CaseSizes(rng)
     inputs = make(sizes)
     while not np.any(getattr(functional, f"{op}_forward")(*inputs)[0]):
         inputs = make(sizes)

@@ -32,9 +32,9 @@ from npformer.check.causes.additions import (
 )
 from npformer.check.causes.inverse import CHANGES, FIRST, FIRST_IN_KERNELS, REST_IN_KERNELS
 from npformer.check.causes.mutants import called, elements
-from npformer.check.causes.nodes import Edit, Found, Known, Site, is_real, is_value, sites
+from npformer.check.causes.nodes import Found, Known, Site, TreeEdit, is_real, is_value, sites
 
-Edits = Callable[[ast.FunctionDef, Known], Iterator[Edit]]
+Edits = Callable[[ast.FunctionDef, Known], Iterator[TreeEdit]]
 
 
 def _of_changes(kinds: Sequence[Callable[[Site, Known], Found]]) -> Edits:
@@ -60,18 +60,18 @@ WITH_KERNELS = (
 
 def _changes(
     everywhere: Sequence[Site], known: Known, kinds: Sequence[Callable[[Site, Known], Found]]
-) -> Iterator[Edit]:
+) -> Iterator[TreeEdit]:
     for kind in kinds:
         for site in everywhere:
             if known.with_kernels and site in known.idle:
                 continue
             for cause, node in kind(site, known):
-                yield Edit(cause, site, node)
+                yield TreeEdit(cause, site, node)
                 if isinstance(site.get(), ast.Constant) and (also := known.twins(site)):
-                    yield Edit(cause, site, node, also)  # the constant wherever it stands
+                    yield TreeEdit(cause, site, node, also)  # the constant wherever it stands
 
 
-def _additions(everywhere: Sequence[Site], known: Known, kinds: Sequence[Addition]) -> Iterator[Edit]:
+def _additions(everywhere: Sequence[Site], known: Known, kinds: Sequence[Addition]) -> Iterator[TreeEdit]:
     values = [(site, known.at(site)) for site in everywhere if is_value(site, known) and site not in known.idle]
     places = [Here(site, value, ast.unparse(node), known) for site, (node, value) in values if is_real(value)]
     if known.with_kernels:  # what a kernel's sums lack could be added before and after them: here, where they are used
@@ -79,7 +79,7 @@ def _additions(everywhere: Sequence[Site], known: Known, kinds: Sequence[Additio
     for kind in kinds:
         for here in places:
             for cause, text in kind(here):
-                yield Edit(cause, here.site, text)
+                yield TreeEdit(cause, here.site, text)
 
 
 def _sites(function: ast.FunctionDef, known: Known) -> list[Site]:

@@ -34,7 +34,7 @@ class Site(NamedTuple):
             getattr(self.parent, self.field)[self.at] = node
 
 
-class Edit(NamedTuple):
+class TreeEdit(NamedTuple):
     """One change, and the mistake that it undoes."""
 
     cause: str

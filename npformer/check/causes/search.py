@@ -30,7 +30,7 @@ import numpy as np
 from npformer.check.behaviour import counted_lines
 from npformer.check.causes.edits import INVENTED, SIMPLE, UNUSED, WITH_KERNELS
 from npformer.check.causes.mutants import elements
-from npformer.check.causes.nodes import SCOPES, Edit, Known, Site, has_scope, is_real, located, parsed, sites
+from npformer.check.causes.nodes import SCOPES, Known, Site, TreeEdit, has_scope, is_real, located, parsed, sites
 from npformer.check.causes.source import Source, constants_of, helpers_of, parts_of, pool, source_of, unused_in
 from npformer.check.causes.spelling import Spelling
 from npformer.check.causes.trial import Trial, trials_of
@@ -160,9 +160,9 @@ def repairs_of(
 
 def _best(
     searches: Sequence[_Search], wrong: set[str], budget: SearchBudget, is_brief: bool
-) -> tuple[Repair, Edit, _Search] | None:
+) -> tuple[Repair, TreeEdit, _Search] | None:
     """The first change that makes all of these right; else the first that makes most of them so."""
-    best: tuple[Repair, Edit, _Search] | None = None
+    best: tuple[Repair, TreeEdit, _Search] | None = None
     # Inventions begin in the functions that it calls: what these lack could be added to their results, too.
     stages = [(kinds, search) for search in searches for kinds in SIMPLE]
     stages += [(INVENTED, search) for search in searches[::-1] if not is_brief]
@@ -230,7 +230,9 @@ class _Search:
             return False
         return True
 
-    def changes(self, kinds: Any, wrong: set[str], budget: SearchBudget, most: int) -> Iterator[tuple[Repair, Edit]]:
+    def changes(
+        self, kinds: Any, wrong: set[str], budget: SearchBudget, most: int
+    ) -> Iterator[tuple[Repair, TreeEdit]]:
         """The changes that make more of these right than most, and no other tensor wrong; up to one that makes all."""
         if self._known is None:  # the tensors that are wrong stay the same as long as this search is used
             self._known = self._looked(wrong, budget)
@@ -242,19 +244,19 @@ class _Search:
                     return
                 most = len(fixes)
 
-    def _spelled(self, changes: Iterator[Edit], budget: SearchBudget) -> Iterator[Edit]:
+    def _spelled(self, changes: Iterator[TreeEdit], budget: SearchBudget) -> Iterator[TreeEdit]:
         """The changes in the words of the library that the function computes with."""
         return (edit for change in changes for edit in (self._spelling.edits(change) if budget.is_left else [change]))
 
     @contextlib.contextmanager
-    def keep(self, edit: Edit) -> Iterator[None]:
+    def keep(self, edit: TreeEdit) -> Iterator[None]:
         """Make this change: within this context the search for another cause continues in the changed source."""
         for site in (edit.site, *edit.also):
             site.put(copy.deepcopy(located(edit.node, site.get())))
         with self._source.running(self._source.code()):
             yield
 
-    def _tried(self, edit: Edit, wrong: set[str], most: int) -> set[str]:
+    def _tried(self, edit: TreeEdit, wrong: set[str], most: int) -> set[str]:
         """The wrong tensors that the change makes right, if more than that; empty if it makes another one wrong."""
         fixes = set(wrong)
         try:
@@ -300,7 +302,7 @@ class _Search:
             gradient = np.array([np.sum(gradient * direction) for direction in self._point.directions[name]])
         return max_abs(gradient - truth) / self._slack[number][name]
 
-    def _changed(self, edit: Edit) -> CodeType:
+    def _changed(self, edit: TreeEdit) -> CodeType:
         """The function's code with a change. Of an expression, only the new one is compiled."""
         node = edit.node if isinstance(edit.node, str) else located(edit.node, edit.site.get())
         is_expression = isinstance(node, str | ast.expr) and self._is_open(edit.site)
@@ -320,11 +322,11 @@ class _Search:
     def _opened(self, site: Site, instead: Callable[[dict[str, Any]], Any]) -> CodeType:
         """The function's code that takes at this place what it is told for its variables."""
         if site not in self._codes:
-            self._codes[site] = self._with(Edit("", site, ""), located(parsed(f"{_HERE}(locals())"), site.get()))
+            self._codes[site] = self._with(TreeEdit("", site, ""), located(parsed(f"{_HERE}(locals())"), site.get()))
         code = self._codes[site]
         return code.replace(co_consts=tuple(instead if const == _HERE[1:-1] else const for const in code.co_consts))
 
-    def _with(self, edit: Edit, node: Any) -> CodeType:
+    def _with(self, edit: TreeEdit, node: Any) -> CodeType:
         before = [(site, site.get()) for site in (edit.site, *edit.also)]
         for site, _ in before:
             site.put(node)

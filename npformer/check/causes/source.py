@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.adapters.triton_kernels import kernel_of, python_of
-from npformer.check.causes.nodes import Edit, is_mask, located
+from npformer.check.causes.nodes import TreeEdit, is_mask, located
 from npformer.check.checkable import as_numpy, tree_of, unwrapped
 
 #: The most values for changes, if there are not more names.
@@ -79,7 +79,7 @@ class Source(NamedTuple):
             return f"{at} of its cell{inside}"
         return f"{at} of {name}" if str(file).startswith("<") else f"{file.name}, {at}{inside}"
 
-    def sentence(self, edit: Edit) -> str:
+    def sentence(self, edit: TreeEdit) -> str:
         """A change: its line, what stands there, and what should."""
         before = edit.site.get()
         place = self.place(getattr(before, "lineno", getattr(edit.site.parent, "lineno", 1)))

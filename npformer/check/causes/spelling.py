@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.check.causes.nodes import Edit, parsed
+from npformer.check.causes.nodes import TreeEdit, parsed
 
 #: The modules that hold each library's functions of arrays.
 _MODULES = {"torch": "torch", "jax": "jax.numpy", "triton": "triton.language"}
@@ -44,7 +44,7 @@ class Spelling:
         whole = [text for text, v in pool.items() if type(v) is int and 1 < v <= most and text.isidentifier()]
         self._lengths: Sequence[str] = whole[:MOST_LENGTHS]
 
-    def edits(self, edit: Edit) -> Iterator[Edit]:
+    def edits(self, edit: TreeEdit) -> Iterator[TreeEdit]:
         """The change in the library's words; none if it has none for it."""
         if self._library == "numpy":
             yield edit

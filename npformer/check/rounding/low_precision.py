@@ -158,7 +158,7 @@ ROUGH, ROUNDINGS = 0.01, 1024
 UNEXPLAINED = 0.1
 
 
-class ComparedTensor(NamedTuple):
+class TensorComparison(NamedTuple):
     """A tensor's gradient, beside the reference's at its places."""
 
     tensor: str
@@ -186,7 +186,7 @@ class ComparedTensor(NamedTuple):
         return np.nan_to_num(share, nan=np.inf, posinf=np.inf)
 
 
-def row_of(compared: ComparedTensor, precision: Format, most: float) -> Row:
+def row_of(compared: TensorComparison, precision: Format, most: float) -> Row:
     """The row; most: the largest gradient entry of the whole check."""
     a, n, errors, count = compared.claimed, compared.exact, compared.errors[0], compared.entries
     rough = min(ROUGH, ROUNDINGS * max(precision.u, precision.product))
@@ -218,7 +218,7 @@ def row_of(compared: ComparedTensor, precision: Format, most: float) -> Row:
     )  # fmt: skip
 
 
-def _what_stays(compared: ComparedTensor, where: HostArray) -> str:
+def _what_stays(compared: TensorComparison, where: HostArray) -> str:
     """What stays at points nearby: a term, a factor, an entry or a sum, the simplest that says it all."""
     coefficients, errors, total = compared.coefficients, compared.errors[0], len(compared.exact)
     for i in sorted(range(len(coefficients.texts)), key=lambda i: abs(errors.mean[total + i] + 1) > 0.2):
@@ -244,7 +244,7 @@ def _what_stays(compared: ComparedTensor, where: HostArray) -> str:
     return f"{place}{size}, at {POINTS} points nearby"
 
 
-def _unexplained(compared: ComparedTensor, which: int) -> float:
+def _unexplained(compared: TensorComparison, which: int) -> float:
     """The share of the squared errors of entries that remains without n and the term of this coefficient."""
     e, columns = compared.errors[0].mean[: compared.entries], [compared.exact[: compared.entries]]
     if text := compared.coefficients.texts[which]:
@@ -269,7 +269,7 @@ class _Power(NamedTuple):
     hidden: tuple[str, ...]
 
     @classmethod
-    def of(cls, compared: ComparedTensor) -> _Power:
+    def of(cls, compared: TensorComparison) -> _Power:
         shows, weights = compared.errors[0].shows, compared.coefficients.weights
 
         def extended(x: HostArray) -> HostArray:
@@ -405,7 +405,7 @@ class _Comparison:
             self._carried(tensor, *doubts[tensor])
             if tensor in doubts
             else row_of(
-                ComparedTensor(
+                TensorComparison(
                     tensor, a, reference.places[tensor], exact[tensor], of[tensor], others[tensor],
                     [one[tensor] for one in errors],
                 ),

@@ -16,7 +16,7 @@ import numpy as np
 
 from npformer.backend import PLAIN
 from npformer.check.cases import op_samples
-from npformer.check.cases.case import Sizes
+from npformer.check.cases.case import CaseSizes
 from npformer.check.check import gradcheck
 from npformer.check.inputs import as_tuple, like
 from npformer.check.report import Report
@@ -239,7 +239,7 @@ def _code(frame: Frame, step: Step) -> str:
 SIZES = {"B": 1, "T": 3, "S": 3, "C": 3, "H": 1, "D": 2, "F": 3, "V": 4, "I": 3, "O": 2, "K": 4}
 
 
-class _Readable(Sizes):
+class _Readable(CaseSizes):
     """Small sizes, the usual options, no dropout, and numbers with one decimal."""
 
     def __init__(self) -> None:
