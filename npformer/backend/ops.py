@@ -11,7 +11,7 @@ some operations only inside another one, whose kernel then makes both fast:
 
     softmax   in attention and cross-entropy: files attention* and cross_entropy* of numpy, numba and cuda
     ReLU      in feed-forward: files feed_forward* of the same folders
-    GELU      likewise; alone it is numpy/gelu.py, with numba too, and feed_forward.cu on a GPU
+    GELU      likewise, with numpy/gelu.py; alone it is feed_forward.cu on a GPU
     dropout   its scale is applied in the files dropout*, layer_norm*, feed_forward* and attention* of each folder
               (CUDA: philox.cuh), and computed by functional/dropout.py alone
 """

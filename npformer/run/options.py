@@ -113,8 +113,6 @@ class TrainingOptions:
             if value is not None and not least <= value <= MOST:
                 bound = ">= 1" if value < 1 else f"<= {MOST}"
                 raise ConfigError(f"training.{name}: expected an integer {bound}, got {value}")
-        if self.slots & (self.slots - 1):
-            raise ConfigError(f"training.slots: expected a power of two, got {self.slots}")
         for name in ("learning_rate", "eps", "clip_norm"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:  # nan fails both comparisons

@@ -18,7 +18,7 @@ CASES = {
     "no steps": ("copy --set steps=0", "training.steps", ">= 1", "got 0"),
     "smoothing": ("copy --set label_smoothing=1", "label_smoothing", "< 1", "got 1.0"),
     "one letter": ("copy --set symbols=1", "symbols", "from 2 to 26", "got 1"),
-    "six slots": ("copy --slots 6", "training.slots: expected a power of two, got 6"),
+    "six slots": ("copy --slots 6", "slots: expected a power of two, got 6"),
     "slots of plain kernels": (
         "copy --slots 8 --set kernels=plain",
         "kernels: expected numpy, numba or cuda",
