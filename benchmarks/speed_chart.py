@@ -3,8 +3,7 @@
 import html
 
 from benchmarks.page_tables import KERNELS, SIZES, not_measured, steps
-from npformer.see.plot.colours import one_style
-from npformer.see.plot.svg import Axis, Drawing, Section, number, path, sheet, text
+from npformer.see.plot.svg import Axis, Drawing, Section, number, one_style, path, sheet, text
 
 THEMES = {"light": one_style(0), "dark": one_style(1)}
 BARS = tuple((name, rate) for name in ("npformer-numba", "npformer-numpy") for rate in (0.1, 0.0))

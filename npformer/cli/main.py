@@ -56,7 +56,7 @@ COMMANDS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. Raises SystemExit(2) for arguments that the parser refuses."""
     _prepare_outputs()
-    parser = build_parser()
+    parser = build_parser(sys.argv[1:] if argv is None else argv)
     args, unknown = parser.parse_known_args(argv)
     choose_colour(args.color)
     if args.command is None:
@@ -125,8 +125,8 @@ def _discard(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """The parser of all commands; words: what is typed, and only the command among them needs its options."""
     parser = Parser(
         prog="npformer",
         description="A Transformer on NumPy and CuPy with every backward pass written by hand.",
@@ -139,8 +139,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(json=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for module in COMMANDS:
-        command = new_parser(commands, module.__name__.rpartition(".")[2], module.SUMMARY, module.EXAMPLES)
-        module.add_options(command)
+        name = module.__name__.rpartition(".")[2]
+        command = new_parser(commands, name, module.SUMMARY, module.EXAMPLES)
+        if words is None or name in words:
+            module.add_options(command)
         command.set_defaults(run=module.run, parser=command)
     return parser
 

@@ -79,7 +79,7 @@ def open_texts(
 
     def begin(i: int) -> Iterator[None]:
         some = src if len(groups) == 1 else host[groups[i]]
-        states[i] = (start or partial(engine.start, model))(some, room(model, max_len))  # type: ignore[union-attr]
+        states[i] = (start or partial(engine.start, model))(some, room(model, max_len))
         yield
 
     in_threads(model, len(inputs), [begin(i) for i in range(len(groups))])

@@ -7,6 +7,7 @@ another one, or like a message of npformer. Letters, marks and signs of every sc
 
 from __future__ import annotations
 
+import html
 import os
 import shlex
 import unicodedata
@@ -33,6 +34,11 @@ def visible(text: object, keep: str = "") -> str:
         character if character in keep or _is_seen(character) or _joins(shown, i) else _spelled(character)
         for i, character in enumerate(shown)
     )
+
+
+def escaped(thing: object) -> str:
+    """A text of anybody, as it stands in HTML, in SVG and in an attribute."""
+    return html.escape(visible(thing))
 
 
 def shell_words(*words: object) -> str:

@@ -37,7 +37,7 @@ def normal(dtype, layout, lay_out):
 
 
 #: Where kernels are, and how many operations have one there; all others stay plain.
-FOLDERS = {"backend.numpy": 17, "engine.numba": 11, "engine.cuda": 14}
+FOLDERS = {"backend.numpy": 18, "engine.numba": 11, "engine.cuda": 14}
 
 
 def kernels_of(folder):

@@ -30,7 +30,7 @@ from npformer.run.options import SECTIONS, complete
 from npformer.run.progress import RunProgress
 from npformer.run.trained import load_latest, read_trained
 from npformer.run.trainer import Trainer
-from npformer.see.plot.series import series
+from npformer.see.plot.charts import series
 from tests.faults.mutations import mutated, mutated_tree
 
 Files = Mapping[str, bytes]  # by path below the folder

@@ -18,12 +18,12 @@ from docs.site.here.libraries import Libraries, fetched
 from docs.site.here.rewrite import rewritten
 from docs.site.places import write
 from npformer.check.causes.mutants import mutants
+from npformer.io.printable import escaped
 from npformer.lab.grader import EXERCISES, Exercise
 from npformer.lab.grader.exercises import HINTS, cases_of
 from npformer.lab.grader.parts import TEXTS, imports
 from npformer.lab.grader.templates import template
 from npformer.see.page.document import Pack
-from npformer.see.plot.svg import escaped
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[2] / "npformer"

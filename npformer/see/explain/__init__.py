@@ -12,8 +12,7 @@
 The page for a browser is that of a trace (``npformer.see.page.trace_writer``), and tells the same products.
 """
 
-from npformer.see.explain.explanation import Explanation, explanation, to_dict
-from npformer.see.explain.explanation_text import lines
+from npformer.see.explain.explanation import Explanation, explanation, lines, to_dict
 from npformer.see.record.recording import Setting, session
 
 __all__ = [

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from npformer._version import __version__
-from npformer.see.plot.svg import escaped
+from npformer.io.printable import escaped
 from npformer.typing import HostArray
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(?P<name>[a-z_]+)\.js";\n', re.MULTILINE)

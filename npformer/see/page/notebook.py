@@ -12,15 +12,13 @@ from functools import singledispatch
 from typing import Any
 
 from npformer.check.report import FAILS, HEADER, HOLDS, NOT_APPLICABLE, RIGHT, WRONG, Report
-from npformer.io.printable import visible
+from npformer.io.printable import escaped, visible
 from npformer.layers import Layer
 from npformer.layers.tree import HEADER as PARTS
 from npformer.layers.tree import tree_of
 from npformer.run.summary import RunSummary
-from npformer.see.page.report import report_page
-from npformer.see.page.report_tables import table, td, th
+from npformer.see.page.report import report_page, table, td, th
 from npformer.see.page.trace_writer import trace_page
-from npformer.see.plot.svg import escaped
 from npformer.see.record import Trace
 
 #: A trace with more bytes of numbers is not shown as its page, which holds several times as many with its evidence.

@@ -4,9 +4,9 @@ Left the calls as a tree and as a graph, in the middle the arrays with their num
 with the line that runs, below the timeline. Each entry of a gradient shows the terms that add up to it, and what both
 witnesses say. Bugs of the museum can be switched on (``page/bugs.py``).
 
-Terms are the products of the line of code that made a number, as ``npformer explain`` reads them
-(``explain/products.py``). Witnesses come from the pair's forward alone (``check/oracles.py``): L = Σ dy·y is moved by
-each entry, once by an imaginary step and once up and down.
+What it tells of each number is in ``evidence.py``. Its tour goes from the letter that was most wrong, through one
+gradient, to one weight and back; the last stop changes the weight and runs the forward again: what the gradient
+predicts, beside what is measured.
 
 The number at which a page opens is a place of ``npformer explain``, as an entry of the trace's arrays.
 """
@@ -15,27 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from npformer.check.fitness import fitness
-from npformer.check.inputs import as_tuple
-from npformer.check.oracles import Oracle, unit
-from npformer.check.subject import Subject
-from npformer.errors import NpformerError, OutputError
+from npformer.errors import OutputError
 from npformer.functional.derivation import for_page
 from npformer.io.atomic_files import describe, write_atomically
 from npformer.see.explain.number import GradientAddress
 from npformer.see.page.bugs import BugTrace
 from npformer.see.page.document import Pack, bundle, html_page, web_file
-from npformer.see.page.flows import uses
-from npformer.see.page.sums import MOST_TERMS, OpensAt, packed_sums
-from npformer.see.page.tour import tour
+from npformer.see.page.evidence import OpensAt, evidence_of, packed_sums, uses
 from npformer.see.record import Trace
 from npformer.see.record.calls import Call, ParameterPart
 from npformer.see.record.document import CallOf
-from npformer.see.record.recording import Seen
+from npformer.see.record.recording import Recording
 from npformer.typing import HostArray
 
 
@@ -106,48 +100,6 @@ def _most_numbers(trace: Trace) -> int:
     ends = np.searchsorted(sizes, sizes, "right")  # of each size, where the next begins
     are_fitting = np.cumsum(sizes)[ends - 1] <= ALL_NUMBERS
     return MOST_NUMBERS if np.all(are_fitting) else int(min(MOST_NUMBERS, sizes[are_fitting].max(initial=0)))
-
-
-class Witnesses(NamedTuple):
-    """What both witnesses say of one gradient, or of the one entry of it that was asked for."""
-
-    by_complex: HostArray | None  # None: the forward cannot be asked with complex numbers
-    by_central: HostArray | None  # None: it cannot be asked at all
-    only: int | None = None  # the entry that was asked
-
-
-def evidence_of(
-    call: Call, seen: Seen, names: Mapping[str, str], only: tuple[str, int] | None = None
-) -> dict[str, Witnesses]:
-    """Gradient's name -> what its witnesses say, for a recorded call of an operation whose backward ran.
-
-    seen: the call's arrays. names: of the gradients shown, with the input that each belongs to. only: the gradient and
-    the flat index of the entry that is asked where there are too many to ask them all.
-    """
-    if not isinstance(call.target, tuple) or seen.upstream is None:
-        return {}
-    upstream = tuple(np.asarray(part, dtype=np.float64) for part in as_tuple(seen.upstream))
-    checked = Subject(call.target, seen.inputs, call.options, None)
-    sizes = {name: checked.tensors[of].size for name, of in names.items() if of in checked.tensors}
-    if sum(sizes.values()) * sum(part.size for part in upstream) <= MOST_TERMS:
-        asked: list[tuple[str, int | None]] = [(name, None) for name in sizes]
-    else:
-        asked = [] if only is None or only[0] not in sizes else [only]
-    if not asked:
-        return {}
-    oracle, shown = Oracle(checked, [upstream], fitness(checked, [upstream], 0).is_fit), {}
-    for name, flat in asked:
-        shape = checked.tensors[names[name]].shape
-        try:
-            if flat is not None:
-                along = oracle.along(names[name], unit(shape, np.unravel_index(flat, shape)))
-                shown[name] = Witnesses(*along[:2], flat)
-            else:
-                both = oracle.every_element(names[name])
-                shown[name] = Witnesses(None if both.by_complex is None else both.by_complex[0], both.by_central[0])
-        except (NpformerError, ArithmeticError, ValueError, TypeError):  # the forward fails where they ask
-            shown[name] = Witnesses(None, None)
-    return shown
 
 
 def _evidence(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, Any]:
@@ -264,3 +216,72 @@ def _entry(trace: Trace, call: int, what: str, name: str, index: tuple[int, ...]
         return None
     flat = int(np.ravel_multi_index(index, array.shape)) if index else 0
     return {"call": call, "what": what, "name": name, "flat": flat}
+
+
+#: How far the tour moves a weight.
+STEP = 0.01
+
+
+def tour(trace: Trace) -> dict[str, Any] | None:
+    """The stops; None without a recorded loss of tokens whose logits one weight makes."""
+    recording = trace.recording
+    if recording is None or recording.how is None:
+        return None
+    loss, seen = recording.calls[-1], recording.seen[-1]
+    logits, targets, p = np.asarray(seen.inputs[0]), np.asarray(seen.inputs[1]), np.asarray(seen.cache.p)
+    made = _maker(recording, logits)
+    if logits.ndim != 3 or made is None:
+        return None
+    of_target = np.take_along_axis(p, targets[..., None].astype(np.int64), axis=-1)[..., 0]
+    counted = np.asarray(seen.cache.counted)[..., 0] > 0
+    at = np.unravel_index(np.argmin(np.where(counted, of_target, np.inf)), targets.shape)
+    target = int(targets[at])
+    weight = _weight(recording, made, target)
+    if weight is None:
+        return None
+    return weight | {
+        "target": target,
+        "p": float(of_target[at]),
+        "wrote": int(np.argmax(logits[at])),
+        "loss": {
+            "call": loss.number,
+            "what": "gradients",
+            "name": "dlogits",
+            "flat": int(np.ravel_multi_index((*at, target), logits.shape)),
+        },
+    }
+
+
+def _maker(recording: Recording, logits: HostArray) -> Call | None:
+    """The linear map that made the logits."""
+    for call, seen in zip(recording.calls, recording.seen, strict=True):
+        is_one = call.operation == "linear" and len(seen.params.get(1, ())) == 1
+        if is_one and np.array_equal(np.reshape(seen.output, -1), logits.reshape(-1)):
+            return call
+    return None
+
+
+def _weight(recording: Recording, call: Call, column: int) -> dict[str, Any] | None:
+    """The weight of this column with the largest gradient, and what a small step of it changes."""
+    (part,) = recording.seen[call.number].params[1]
+    gradient = np.asarray(recording.gradients[part.parameter])
+    gradient = gradient.T if part.transposed else gradient
+    shape = np.shape(recording.seen[call.number].inputs[1])
+    if gradient.shape != shape:
+        return None
+    row = int(np.argmax(np.abs(gradient[:, column])))
+    number = float(gradient[row, column])
+    index = (column, row) if part.transposed else (row, column)
+    step = -STEP if number > 0 else STEP
+    moved = np.array(recording.checked.tensors[part.parameter], dtype=np.float64)
+    moved[index] += step
+    measured = float(np.real(recording.value({part.parameter: moved}))) - recording.loss
+    flat = int(np.ravel_multi_index((row, column), shape))
+    return {
+        "weight": {"call": call.number, "what": "gradients", "name": "dweight", "flat": flat},
+        "parameter": f"{part.parameter}[{index[0]},{index[1]}]",
+        "gradient": number,
+        "step": step,
+        "predicted": step * number,
+        "measured": measured,
+    }

@@ -19,8 +19,19 @@ import numpy as np
 import numpy.typing as npt
 
 from npformer.errors import DTypeError, ShapeError
-from npformer.see.plot.labels import label_width, token_label
-from npformer.see.plot.svg import FONT, Drawing, Section, check_place, escaped, number, path, text, write_sheet
+from npformer.io.printable import escaped
+from npformer.see.plot.svg import (
+    FONT,
+    Drawing,
+    Section,
+    check_place,
+    label_width,
+    number,
+    path,
+    text,
+    token_label,
+    write_sheet,
+)
 
 LEVELS = 32
 _HIDDEN, _LOST = -1, -2  # levels of cells that are no weights

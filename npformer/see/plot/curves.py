@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.errors import DataError
-from npformer.see.plot.charts import Chart, Curve, draw_charts, in_percent, short
-from npformer.see.plot.series import series
+from npformer.see.plot.charts import Chart, Curve, draw_charts, in_percent, series, short
 from npformer.see.plot.svg import check_place
 
 TITLE = "Training curves"

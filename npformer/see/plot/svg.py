@@ -1,23 +1,111 @@
-"""SVG as text: numbers, texts, paths and axes; a drawing on a page; and sheets of drawings as files of their own.
+"""SVG as text: colours, labels, numbers, texts, paths and axes; a drawing on a page; and sheets as files of their own.
 
-Colours are classes (``colours``), so a drawing is light or dark as its reader wishes. Texts are texts, and each drawing
-is told in words to those who hear it. Positions are in pixels from the upper left corner.
+Colours are classes, so a drawing is light or dark as its reader wishes. Lines take theirs from Okabe & Ito's set, for
+colour-blind readers and grey-scale printers; on dark paper they are paler. A weight is its colour over the paper, as
+opaque as the weight is large, so that equal differences look about equally large. A weight of exactly 0 has a warm
+colour, which no weight has.
+
+Texts are texts, and each drawing is told in words to those who hear it. In the label of a token a sign stands for a
+space, a line break or a lone combining mark, which would be invisible. Positions are in pixels from the upper left
+corner.
 """
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import NamedTuple
 
 from npformer.errors import OutputError
 from npformer.io.output_files import OWN_PICTURE, expect_place, write_file
-from npformer.io.printable import visible
-from npformer.see.plot.colours import STYLE
-from npformer.see.plot.labels import one_line
+from npformer.io.printable import escaped, visible
+
+#: Class -> its colour on light paper and on dark paper. The paper itself is "paper".
+COLOURS = {
+    "paper": ("#ffffff", "#14171c"), "drawn": ("#5b6470", "#9aa5b3"), "ink": ("#1b2027", "#e7ebf0"),
+    "rule": ("#dfe3e8", "#323a45"), "warn": ("#a3141f", "#ff8d7d"), "weight": ("#2b2f7f", "#9fb4ff"),
+    "hidden": ("#eae4d9", "#3a342a"),
+    "c0": ("#0072b2", "#56b4e9"), "c1": ("#c24e00", "#ff9a57"), "c2": ("#007a5a", "#35c79a"),
+    "c3": ("#882255", "#e38bb8"), "c4": ("#7a6200", "#e6c945"), "c5": ("#4b4fa8", "#a9aefc"),
+    "c6": ("#555555", "#b9b9b9"), "c7": ("#9a1f1f", "#ff8d7d"),
+}  # fmt: skip
+#: The classes of lines: c0, c1, …
+LINES = 8
+
+_SHAPES = """.drawn{font:10.5px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif}
+.drawn text{fill:currentColor}
+.bold{font-weight:600}
+.title{font-size:13px}
+.line,.cells path,.frame,.mark{fill:none;stroke:currentColor}
+.line{stroke-width:1.8;stroke-linejoin:round}
+.dashed{stroke-dasharray:5 3}
+.mark{stroke-dasharray:2 3}
+.faint{stroke-width:5;opacity:.28}
+.pale{stroke-width:1;opacity:.4}
+.dots{stroke-width:5.2;stroke-linecap:round}
+.cells{shape-rendering:crispEdges}
+.bar{fill:currentColor}
+.rest{fill-opacity:.4}
+"""
+
+
+def _rules(theme: int) -> str:
+    """The colour of each class, and of the window around a drawing that is shown alone."""
+    rules = [f":root.drawn{{background:{COLOURS['paper'][theme]}}}\n"]
+    for name, both in COLOURS.items():
+        rules.append(f"{'' if name == 'drawn' else '.drawn '}.{name}{{color:{both[theme]}}}\n")
+    return "".join(rules)
+
+
+def one_style(theme: int) -> str:
+    """The style sheet of drawings that are light (0) or dark (1) whatever their reader wishes."""
+    return f"{_SHAPES}{_rules(theme)}"
+
+
+#: What is drawn takes the colour of its class; on paper pages are light.
+STYLE = f"{one_style(0)}@media screen and (prefers-color-scheme:dark){{\n{_rules(1)}}}\n"
+
+
+_SIGNS = {" ": "␣", "\u00a0": "␣", "\t": "⇥", "\n": "↵", "\r": "↵"}
+_LONGEST = 12
+
+#: The width of a wide letter of DejaVu Sans, in units of the font size; and those of narrow signs.
+_LETTER_EM = 0.62
+_SIGN_EM = {"[": 0.4, "]": 0.4, "/": 0.35}
+
+
+def token_label(token: str) -> str:
+    """The token's label on an axis: at most 12 characters, all of them visible."""
+    if token == "":
+        return "∅"
+    shown = _drawn(token)
+    if unicodedata.category(shown[0]).startswith("M"):
+        shown = "◌" + shown
+    return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + "…"
+
+
+def one_line(text: str, longest: int) -> str:
+    """The text as a heading of at most this many characters, on one line."""
+    shown = _drawn(text, signs={name: sign for name, sign in _SIGNS.items() if name != " "})
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+def label_width(label: str, font_size: float) -> float:
+    """The approximate width of the label, in the unit of font_size."""
+    letters = sum(1.0 if unicodedata.east_asian_width(c) in "WF" else _SIGN_EM.get(c, _LETTER_EM) for c in label)
+    return letters * font_size
+
+
+def _drawn(text: str, signs: Mapping[str, str] = _SIGNS) -> str:
+    """The text with signs for spaces and line breaks; other invisible characters become their number or �."""
+    return "".join(
+        signs.get(c) or (c if c.isprintable() or unicodedata.category(c) == "Cf" else "\N{REPLACEMENT CHARACTER}")
+        for c in visible(text, keep="".join(signs))
+    )
+
 
 #: A place; None is a gap in a line.
 Point = tuple[float, float] | None
@@ -80,11 +168,6 @@ class Axis(NamedTuple):
         unit = 10.0 ** math.floor(math.log10(raw))
         step = next(f * unit for f in (1, 2, 2.5, 5, 10) if f * unit >= raw * 0.999)
         return [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
-
-
-def escaped(thing: object) -> str:
-    """A text of anybody, as it stands in HTML, in SVG and in an attribute."""
-    return html.escape(visible(thing))
 
 
 def number(value: float) -> str:

@@ -13,8 +13,7 @@ import pytest
 from npformer.run import RunDirectory
 from npformer.run.attention_example import AttentionExample
 from npformer.run.predictions import Piece, Predicted
-from npformer.see.page.report import report_page
-from npformer.see.page.report_tables import confusion_table, norms_table, options_table, what_table
+from npformer.see.page.report import confusion_table, norms_table, options_table, report_page, what_table
 from tests.chromium import NARROW, WIDE
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=y> \" ' \u202e"

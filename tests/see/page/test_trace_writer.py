@@ -16,9 +16,9 @@ import npformer as npf
 from npformer.errors import OutputError
 from npformer.models import build_model
 from npformer.run.options import complete
-from npformer.see.page import sums, trace_page, trace_writer, write_trace_page
+from npformer.see.page import evidence, trace_page, trace_writer, write_trace_page
 from npformer.see.page.document import Pack
-from npformer.see.page.trace_writer import evidence_of
+from npformer.see.page.evidence import evidence_of
 from tests.markdown import names_after
 
 
@@ -102,7 +102,7 @@ def test_a_forward_that_cannot_be_asked_with_complex_numbers_has_one_witness():
 
 
 def test_of_many_gradients_only_the_one_that_is_asked_has_its_witnesses(monkeypatch):
-    monkeypatch.setattr(trace_writer, "MOST_TERMS", 100)
+    monkeypatch.setattr(evidence, "MOST_TERMS", 100)
     trace = npf.trace("linear")
     assert not shown_of(trace, 0)[1]
     call, value = trace.calls[0], trace.arrays[trace.calls[0]["gradients"][1]["value"]]
@@ -136,7 +136,7 @@ def test_the_page_of_the_default_tasks_longest_word_is_below_3_5_mb_and_none_abo
     page = trace_page(npf.trace(model, *tokens[:2], targets=tokens[2]))
     assert len(page) < 3_500_000
     pack = Pack()
-    pack.add(np.random.default_rng(0).normal(size=sums.MOST_PACKED))
+    pack.add(np.random.default_rng(0).normal(size=evidence.MOST_PACKED))
     assert len(pack.text()) + 3 * (len(page) - numbers_in(page)[1]) < 8_000_000
 
 
@@ -156,7 +156,7 @@ def test_of_many_numbers_the_page_has_the_smaller_arrays_and_what_its_tour_shows
 
 
 def test_a_page_that_is_full_tells_no_more_sums(shown, monkeypatch):
-    monkeypatch.setattr(sums, "MOST_PACKED", 16_000)
+    monkeypatch.setattr(evidence, "MOST_PACKED", 16_000)
     page = trace_page(shown)
     assert 16_000 <= numbers_in(page)[0] < 16_500
     told = data_of(page)["sums"]

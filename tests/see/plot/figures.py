@@ -3,7 +3,7 @@
 import re
 import xml.etree.ElementTree as ElementTree
 
-from npformer.see.plot.labels import label_width
+from npformer.see.plot.svg import label_width
 
 
 def tree(drawing):

@@ -10,9 +10,8 @@ from npformer.check.curves import ErrorCurve as Sweep
 from npformer.check.sweep import STEPS
 from npformer.errors import DataError
 from npformer.see.plot import draw_curves, draw_sweep
-from npformer.see.plot.charts import chart_drawing
+from npformer.see.plot.charts import chart_drawing, of_values, running_mean, series
 from npformer.see.plot.curves import Course, comparison_chart, course_charts
-from npformer.see.plot.series import of_values, running_mean, series
 from tests.see.plot.figures import paths, points, texts
 
 NAN, INF = float("nan"), float("inf")

@@ -6,9 +6,19 @@ Equal differences of weight look about equally large. Every token leaves ink on 
 import numpy as np
 import pytest
 
-from npformer.see.plot.colours import COLOURS
-from npformer.see.plot.labels import one_line, token_label
-from npformer.see.plot.svg import Axis, Drawing, Section, dots, lines, number, sheet, text
+from npformer.see.plot.svg import (
+    COLOURS,
+    Axis,
+    Drawing,
+    Section,
+    dots,
+    lines,
+    number,
+    one_line,
+    sheet,
+    text,
+    token_label,
+)
 from tests.see.plot.figures import points, texts, tree
 
 
