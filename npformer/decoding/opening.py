@@ -99,27 +99,12 @@ def _parts(model: Writer, rows: HostArray, stop: Any) -> list[HostArray]:
 
 
 def in_threads(model: Writer, texts: int, loops: Sequence[Iterator[None]]) -> None:
-    """Run the loops, which decode so many texts, to their ends, at the same time if each has a thread.
-
-    If one fails, the others soon stop.
-    """
-    engine, failed = model.backend.engine, list[bool]()
-
-    def run(loop: Iterator[None]) -> None:
-        try:
-            for _ in loop:
-                if failed:
-                    return
-        except BaseException:
-            failed.append(True)
-            raise
-
-    jobs = [partial(run, loop) for loop in loops]
-    if engine is not None:
-        engine.decode_at_once(model, texts, jobs)
-        return
-    for job in jobs:
-        job()
+    """Run the loops, which decode so many texts, to their ends, at the same time if each has a thread."""
+    if model.backend.engine is not None:
+        model.backend.engine.decode_at_once(model, texts, loops)
+    for loop in loops:
+        for _ in loop:
+            pass
 
 
 def _open_prompts(model: Decoder, prompts: list[HostArray], rows: HostArray, max_len: int) -> Opening:

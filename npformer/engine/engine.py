@@ -15,7 +15,8 @@ class FastEngine(Capabilities):
     compile_ahead(model, *purposes)   compile the kernels that the model needs for "training", "decoding" or "beams",
                                       before their first call
     parts_of_texts(model, texts)      into how many parts, one a thread, to split texts that are decoded
-    decode_at_once(model, texts, jobs)   run the jobs, which decode so many texts, at the same time if there are threads
+    decode_at_once(model, texts, loops)   run the loops, which decode so many texts, to their ends, each on a thread if
+                                      there are so many; if one fails, the others soon stop
     start(model, src, max_len)        model.start(src, max_len), a decode state
     step(model, tokens, state)        model.step(tokens, state), the logits
 

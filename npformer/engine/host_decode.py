@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import is_
 from typing import Any
@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from npformer.engine.capabilities import Capabilities, Jobs, capabilities_of, one_after_the_other
+from npformer.engine.capabilities import Capabilities, capabilities_of, one_after_the_other
 from npformer.engine.recorded_decode import Prepared, logits_of, newest_numbers, of_state, prepared
 from npformer.functional import AttentionMask
 from npformer.layers import CacheStack, DecodeState, KeyValues, LayerState
@@ -48,18 +48,23 @@ def parts_of_texts(model: Transformer | Decoder, texts: int) -> int:
     return min(engine.threads, texts // 2)
 
 
-def in_threads(model: Transformer | Decoder, texts: int, jobs: Jobs) -> None:
+def in_threads(model: Transformer | Decoder, texts: int, loops: Sequence[Iterator[None]]) -> None:
     """``Engine.decode_at_once``."""
-    several = 1 < len(jobs) <= parts_of_texts(model, texts)
+    several, failed = 1 < len(loops) <= parts_of_texts(model, texts), list[bool]()
 
-    def run(job: Callable[[], Any]) -> None:
+    def run(loop: Iterator[None]) -> None:
         _here.is_one_of_several = several
         try:
-            job()
+            for _ in loop:
+                if failed:
+                    return
+        except BaseException:
+            failed.append(True)
+            raise
         finally:
             _here.is_one_of_several = False
 
-    (capabilities_of(model).in_threads if several else one_after_the_other)([partial(run, job) for job in jobs])
+    (capabilities_of(model).in_threads if several else one_after_the_other)([partial(run, loop) for loop in loops])
 
 
 def start(model: Transformer, src: Array, max_len: int) -> DecodeState:
@@ -168,24 +173,18 @@ class Arrays(list[HostArray]):
 
 def _arrays_of(model: Transformer | Decoder, state: DecodeState) -> Arrays | None:
     """None if an array is not as the kernels read them."""
-    (batch, room), (_, width), hidden = state.visible.shape, state.positions.shape, state.memory_mask.key_visible
-    dtype, sources = state.backend.dtype, batch // state.together
-    arrays, due = [state.positions, state.visible], [(state.positions.shape, dtype), ((batch, room), "bool")]
-    if len(state.layers) != len(model.decoder.layers):
-        return None
-    heads = state.layers[0].past.keys.shape[1]  # type: ignore[attr-defined]
-    for past, memory in state.layers:
-        if (memory is None) != (hidden is None):
-            return None
-        arrays += [*past, *(memory or ())]  # type: ignore[misc]
-        due += 2 * [((batch, heads, room, width // heads), dtype)]
-        if hidden is not None:
-            due += 2 * [((sources, heads, hidden.shape[1], width // heads), dtype)]
+    own: list[Any] = [x for layer in state.layers for x in layer.past]  # type: ignore[attr-defined]
+    memory = [x for layer in state.layers for x in layer.memory or ()]
+    (batch, heads, room, width), hidden = own[0].shape, state.memory_mask.key_visible
+    of_source: Any = () if hidden is None else (batch // state.together, heads, hidden.shape[1], width)
+    due = [(state.positions.shape[0], heads * width), (batch, room), *[own[0].shape] * 2 * len(model.decoder.layers)]
     if hidden is not None:
-        arrays.append(hidden)
-        due.append(((sources, hidden.shape[1]), "bool"))
-    fit = [(x.shape, x.dtype) == expected and x.flags.carray for x, expected in zip(arrays, due, strict=True)]
-    return Arrays(arrays) if all(fit) else None
+        due += [*[of_source] * 2 * len(model.decoder.layers), (of_source[0], of_source[2])]
+    arrays = Arrays([state.positions, state.visible, *own, *memory, *([] if hidden is None else [hidden])])
+    dtypes = [bool if x is state.visible or x is hidden else np.dtype(state.backend.dtype) for x in arrays]
+    if [x.shape for x in arrays] != due or [x.dtype for x in arrays] != dtypes:
+        return None
+    return arrays if all(x.flags.carray for x in arrays) else None
 
 
 class Records:
@@ -218,17 +217,18 @@ class Records:
         is_worth = helps and state.batch * model.arena.values.size >= WORTH_SHARING
         widest = max(parameter.data.shape[-1] for _, parameter in model.named_parameters()) if is_worth else 0
         step = self._parts.Step(state.batch, 3 * widest)  # queries, keys and values are computed at once
-        positions, visible, *rest = step.kept(arrays)
-        layers = []
-        for _, memory in state.layers:
-            past = self._parts.Newest(step, rest.pop(0), rest.pop(0))
-            layers.append(LayerState(past, None if memory is None else KeyValues(rest.pop(0), rest.pop(0))))
-        hidden = None if memory is None else rest.pop(0)
+        (positions, visible, *rest), count = step.kept(arrays), 2 * len(state.layers)
+        pasts = [self._parts.Newest(step, *rest[i : i + 2]) for i in range(0, count, 2)]
+        memories: list[Any] = [None] * len(pasts)
+        hidden, more = None, rest[count:]
+        if isinstance(model, Transformer):
+            memories = [KeyValues(*more[i : i + 2]) for i in range(0, count, 2)]
+            hidden, *more = more[count:]
 
         def work() -> tuple[Array, ...]:
-            encode = partial(step.encodings, positions, visible)
-            logits = logits_of(model, step.now, encode, tuple(layers), visible, hidden)[:, 0, :]
-            step.choose(kind, logits, rest)
+            layers, encode = tuple(map(LayerState, pasts, memories)), partial(step.encodings, positions, visible)
+            logits = logits_of(model, step.now, encode, layers, visible, hidden)[:, 0, :]
+            step.choose(kind, logits, more)
             return (logits,)
 
         return step if step.record(work, state.backend.dtype) else None

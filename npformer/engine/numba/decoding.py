@@ -98,11 +98,11 @@ class Step:
         self._record, self.give, (self.logits,) = record, record.give, outputs
         return True
 
-    def _few(self, x: Array, weight: Array, bias: Array, y: Array) -> None:
+    def _few(self, x: Array, weight: Array, bias: Array, zeros: bool, y: Array) -> None:
         if y.size <= self._half.size and weight.size >= WORTH_SHARING:
-            few_rows_by_two(x, weight, bias, y, self._shared, self._half)
+            few_rows_by_two(x, weight, bias, zeros, y, self._shared, self._half)
         else:
-            few_rows(x, weight, bias, y)
+            few_rows(x, weight, bias, zeros, y)
 
     def run(self, first: HostArray, ends: tuple[int, int], count: int, alone: bool) -> int:
         """Up to count steps from the numbers first (4, B) of now on. Returns how many were made.

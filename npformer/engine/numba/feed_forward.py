@@ -58,9 +58,9 @@ def feed_forward_forward(
     y = empty((*x.shape[:-1], w2.shape[1]), x.dtype)
     few = few_of_step()
     if few is not None and a.shape[0] <= FEW_TOKENS and w1.flags.c_contiguous and w2.flags.c_contiguous:
-        few(contiguous_rows(x), w1, contiguous(b1), a if h is None else h)
+        few(contiguous_rows(x), w1, contiguous(b1), False, a if h is None else h)
         activate(a if h is None else h, h is not None, a)
-        few(a, w2, contiguous(b2), as_rows(y))
+        few(a, w2, contiguous(b2), h is None, as_rows(y))
         return y, FeedForwardCache(x, w1, w2, h, a, drawn)
     up_and_down(
         for_blas(as_rows(x)), for_blas(w1), contiguous(b1), for_blas(w2), contiguous(b2), h is not None, drawn,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.numpy.gradients import expect_gradients
-from npformer.backend.workspace import address, empty
+from npformer.backend.workspace import empty
 from npformer.engine.numba.arguments import Matrix, OutMatrix, OutRows, OutVector, Rows, Vector
 from npformer.engine.numba.compiling import inlined, kernel
 from npformer.engine.numba.gradients import Into, rooms, settle_rooms
@@ -27,9 +27,8 @@ def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearC
     expect_linear(x, weight, bias)
     y = empty((*x.shape[:-1], weight.shape[1]), x.dtype)
     y_rows = as_rows(y)
-    wide = whole_rows(weight) if y_rows.shape[0] <= FEW_TOKENS else None
-    if wide is not None:
-        (few_of_step() or few_rows)(contiguous_rows(x), wide, contiguous(bias), y_rows)
+    if y_rows.shape[0] <= FEW_TOKENS and weight.flags.c_contiguous:
+        (few_of_step() or few_rows)(contiguous_rows(x), weight, contiguous(bias), False, y_rows)
     else:
         map_rows(for_blas(as_rows(x)), for_blas(weight), contiguous(bias), y_rows)
     return y, LinearCache(x, weight)
@@ -46,14 +45,6 @@ def linear_backward(dy: Array, cache: LinearCache, into: Into = ()) -> Any:
     )  # fmt: skip
     rest = settle_rooms((dx,), gradients, into)
     return rest if len(rest) > 1 else dx
-
-
-def whole_rows(weight: Array) -> Array | None:
-    """Rows in one piece of memory that begin with those of weight: itself, or what it has the first columns of."""
-    base = weight if weight.flags.c_contiguous else weight.base
-    if isinstance(base, np.ndarray) and base.ndim == 2 and base.flags.carray and address(base) == address(weight):
-        return base if base.strides == weight.strides and base.dtype == weight.dtype else None
-    return None
 
 
 @inlined
@@ -93,13 +84,16 @@ def add_product_of_used(x, w, first, y):
 
 
 @inlined
-def affine(x, w, bias, first, stop, y):
-    """Columns first … stop − 1 of y (B, n) = x (B, m) times the first n columns of w, plus bias."""
+def affine(x, w, bias, zeros, first, stop, y):
+    """Columns first … stop − 1 of y (B, n) = x (B, m) w + bias; zeros: many numbers of x may be 0."""
     for r in range(x.shape[0]):
         for j in range(first, stop):
             y[r, j] = bias[j]
     if x.shape[0] == 1:
-        add_product_of_used(x[0], w, first, y[0, first:stop])
+        if zeros:
+            add_product_of_used(x[0], w, first, y[0, first:stop])
+        else:
+            add_product(x[0], w, 0, first, y[0, first:stop])
         return
     for i in range(0, x.shape[1], AT_ONCE):
         for r in range(x.shape[0]):
@@ -107,9 +101,9 @@ def affine(x, w, bias, first, stop, y):
 
 
 @kernel(calls="linear.forward")
-def few_rows(x: Rows, weight: Rows, bias: Vector, y: OutRows):
+def few_rows(x: Rows, weight: Rows, bias: Vector, zeros: bool, y: OutRows):
     """y = x weight + bias for a few tokens; it reads weight once, and wakes no other thread."""
-    affine(x, weight, bias, 0, y.shape[1], y)
+    affine(x, weight, bias, zeros, 0, y.shape[1], y)
 
 
 @inlined

@@ -14,7 +14,7 @@ nobody uses until it has left.
     present   whether a helper has been asked to come and has not left
     lost      whether the leader has given the helper up
     wanted    whether the helper is wanted elsewhere, and need not wait for more here
-    job       rows, m, columns of w in memory, n, and the addresses of x (rows, m), w (m, n) and the bias (n,)
+    job       rows, m, columns of w in memory, n, the addresses of x (rows, m), w (m, n) and the bias (n,), zeros
 """
 
 from __future__ import annotations
@@ -142,7 +142,15 @@ def help_with_rows(shared: OutWhole, most_looks: int, half: OutVector):
         if ticket % 2 == 1 and swap_if(shared, TICKET, ticket, ticket + 1):
             rows, m, wide, n = shared[JOB], shared[JOB + 1], shared[JOB + 2], shared[JOB + 3]
             x, w = matrix(shared[JOB + 4], rows, m, half), matrix(shared[JOB + 5], m, wide, half)
-            affine(x, w, vector(shared[JOB + 6], n, half), n // 2, n, half[: rows * n].reshape(rows, n))
+            affine(
+                x,
+                w,
+                vector(shared[JOB + 6], n, half),
+                shared[JOB + 7] != 0,
+                n // 2,
+                n,
+                half[: rows * n].reshape(rows, n),
+            )
             store(shared, DONE, ticket)
             looks = 0
         looks += 1
@@ -151,16 +159,17 @@ def help_with_rows(shared: OutWhole, most_looks: int, half: OutVector):
 
 
 @kernel(calls="decoding")
-def few_rows_by_two(x: Rows, w: Rows, bias: Vector, y: OutRows, shared: OutWhole, half: OutVector):
+def few_rows_by_two(x: Rows, w: Rows, bias: Vector, zeros: bool, y: OutRows, shared: OutWhole, half: OutVector):
     """``few_rows``; a helper, if one is there, computes the right half of y and leaves it in half."""
     n, ticket, is_done = y.shape[1], load(shared, TICKET) // 2 * 2 + 3, False
     if load(shared, PRESENT) == 0 or load(shared, LOST) != 0:
-        affine(x, w, bias, 0, n, y)
+        affine(x, w, bias, zeros, 0, n, y)
         return
     shared[JOB], shared[JOB + 1], shared[JOB + 2], shared[JOB + 3] = x.shape[0], x.shape[1], w.shape[1], n
     shared[JOB + 4], shared[JOB + 5], shared[JOB + 6] = x.ctypes.data, w.ctypes.data, bias.ctypes.data
+    shared[JOB + 7] = zeros
     store(shared, TICKET, ticket)
-    affine(x, w, bias, 0, n // 2, y)
+    affine(x, w, bias, zeros, 0, n // 2, y)
     if not swap_if(shared, TICKET, ticket, ticket + 1):
         looks = MOST_LOOKS + x.shape[0] * w.size // NUMBERS_A_LOOK
         while looks > 0 and not is_done:
@@ -170,7 +179,7 @@ def few_rows_by_two(x: Rows, w: Rows, bias: Vector, y: OutRows, shared: OutWhole
         if not is_done:
             store(shared, LOST, 1)
     if not is_done:
-        affine(x, w, bias, n // 2, n, y)
+        affine(x, w, bias, zeros, n // 2, n, y)
         return
     others = half[: y.size].reshape(y.shape)
     for r in range(y.shape[0]):

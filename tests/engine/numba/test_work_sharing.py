@@ -17,12 +17,12 @@ def product(dtype):
     x, w, bias = (rng.standard_normal(shape).astype(dtype) for shape in ((2, 300), (300, 401), 401))
     x[0, 50:60] = 0
     y, half, due = np.empty((2, 401), dtype), np.full(2 * 500, np.nan, dtype), np.empty((2, 401), dtype)
-    few_rows(x, w, bias, due)
+    few_rows(x, w, bias, False, due)
 
     def computed(shared, rows=2):
         y[...] = np.nan
-        few_rows_by_two(x[:rows], w, bias, y[:rows], shared, half)
-        few_rows(x[:rows], w, bias, due[:rows])
+        few_rows_by_two(x[:rows], w, bias, rows == 1, y[:rows], shared, half)
+        few_rows(x[:rows], w, bias, rows == 1, due[:rows])
         return np.array_equal(y[:rows], due[:rows])
 
     computed.half = half
