@@ -15,27 +15,18 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from npformer.engine.numba.kernel_folder import VARIABLE, place
+from npformer.io.progress_bar import Bar, say
 from npformer.io.seconds import now, since
-from npformer.io.terminal import in_notebook
+from npformer.io.terminal import in_notebook, is_terminal
 
 PACKAGE = Path(__file__).resolve().parents[3]  # the folder that npformer is in
 
 
-class Compilable(Protocol):
-    """The part of ``Kernel`` that is used here."""
-
-    name: str
-
-    def load(self, dtype: str) -> bool: ...
-
-    def compile(self, dtype: str) -> None: ...
-
-
-def compile_several(kernels: Sequence[Compilable], dtype: str) -> None:
-    """Compile these kernels for dtype, and report progress."""
+def compile_several(kernels: Sequence[Any], dtype: str) -> None:
+    """Compile these kernels (of ``compiling.Kernel``) for dtype, and report progress."""
     with Progress(len(kernels), dtype) as progress:
         if len(kernels) > 1:
             _compile_in_processes([kernel.name for kernel in kernels], dtype, progress)
@@ -95,27 +86,20 @@ def _feed(child: subprocess.Popen[str], queue: deque[str], progress: Progress) -
 
 
 class Progress:
-    """Reports progress: a bar on a terminal, lines in a log. One kernel's line is wiped out on a terminal.
+    """Reports progress: a bar on a terminal, which goes at the end, and lines in a log.
 
-    A notebook shows when several kernels begin and end, and nothing of one: its checks compile one by one.
+    A notebook, and a terminal, show when several kernels begin and end. A notebook shows nothing of one: its checks
+    compile one by one.
     """
 
     def __init__(self, total: int, dtype: str) -> None:
-        self._total, self._done, self._began = total, set[str](), now()
-        self._bar: Any = None
-        self._alone = threading.Lock()
+        self._total, self._done, self._began, self._alone = total, set[str](), now(), threading.Lock()
+        self._speaks = total > 1 or not (is_terminal(sys.stderr) or in_notebook())
         kernels = "1 kernel" if total == 1 else f"{total} kernels"
-        message = f"npformer: compiling {kernels} for {dtype}, once ..."
-        self._redraws, self._in_notebook = sys.stderr.isatty() and not in_notebook(), in_notebook()
-        self._wipe = f"\r{' ' * len(message)}\r" if self._redraws and total == 1 else ""
-        self._say(message, end="" if self._wipe else "\n")
+        self._say(f"compiling {kernels} for {dtype}, once ...")
+        self._bar = Bar(f"npformer: compiling {kernels} for {dtype}", total, sys.stderr)
 
     def __enter__(self) -> Progress:
-        if self._total > 1 and self._redraws:
-            from tqdm import tqdm  # here, since it takes a sixth of the time of importing npformer
-
-            form = "npformer: {n_fmt} of {total_fmt} |{bar}| {elapsed}"
-            self._bar = tqdm(total=self._total, file=sys.stderr, bar_format=form, mininterval=0, leave=False)
         return self
 
     def done(self, name: str) -> None:
@@ -124,19 +108,15 @@ class Progress:
             if name in self._done:
                 return
             self._done.add(name)
-            if self._bar is not None:
-                self._bar.update()
-            elif self._total > 1 and not self._in_notebook:
-                self._say(f"npformer: {len(self._done)} of {self._total}, {name}")
+            self._bar.move()
+            if self._total > 1 and not self._bar.is_drawn and not in_notebook():
+                self._say(f"{len(self._done)} of {self._total}, {name}")
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-        if self._wipe:
-            self._say(self._wipe, end="")
-        elif kind is None:
-            self._say(f"npformer: compiled in {since(self._began):.0f} s")
+        self._bar.__exit__()
+        if kind is None:
+            self._say(f"compiled in {since(self._began):.0f} s")
 
-    def _say(self, text: str, end: str = "\n") -> None:
-        if self._total > 1 or not self._in_notebook:
-            print(text, end=end, file=sys.stderr, flush=True)
+    def _say(self, text: str) -> None:
+        if self._speaks:
+            say(f"npformer: {text}", sys.stderr)
