@@ -1,0 +1,53 @@
+"""One number explained, with its page: from how few files a reader learns where it comes from."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import npformer
+from npformer.cli.main import main
+from npformer.see.record import recording
+
+ROOT = Path(npformer.__file__).parent
+MINE = """
+import numpy as np
+import npformer as npf
+
+def build():
+    layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy", kernels="plain"))
+    return layer, (np.random.default_rng(0).normal(size=(2, 3, 4)),)
+"""
+
+
+def files_of(words):
+    """The files of npformer whose functions a command calls."""
+    files, before = set(), sys.getprofile()
+
+    def note(frame, event, arg):
+        if event == "call" and frame.f_code.co_name != "<module>":
+            files.add(frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        assert main(words) == 0
+    finally:
+        sys.setprofile(before)
+    return {Path(name).relative_to(ROOT).as_posix() for name in files if Path(name).is_relative_to(ROOT)}
+
+
+@pytest.mark.parametrize(
+    ("target", "at", "most", "own"),
+    [("mine.py", "norm1.gamma[2]", 70, 17), ("transformer", "encoder.layers.0.feed_forward.up.weight[1,2]", 83, 17)],
+)
+def test_one_number_with_its_page_runs_through_few_files(tmp_path, monkeypatch, target, at, most, own):
+    """Of the transformer's, 46 are its own layers and operations, and what they stand on."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(MINE)
+    recorded = []
+    noting = recording._Noting
+    monkeypatch.setattr(recording, "_Noting", lambda *given: recorded.append(given) or noting(*given))
+    files = files_of(["explain", target, "--at", at, "--html", "page.html"])
+    assert len(files) <= most, sorted(files)
+    assert len([name for name in files if name.startswith("see/")]) <= own, sorted(files)
+    assert len(recorded) == 1, "the page shows the recording that is explained"
