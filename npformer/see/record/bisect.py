@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from npformer.check.check import gradcheck
-from npformer.check.inputs import as_tuple, like
+from npformer.check.inputs import as_tuple
 from npformer.check.oracles import COMPLEX_H
 from npformer.check.report import WRONG, Report
 from npformer.check.subject import Subject
@@ -28,7 +28,7 @@ from npformer.errors import ConfigError
 from npformer.io.notebook import Displayed
 from npformer.layers import Layer
 from npformer.see.record.calls import Call, Moving, listening
-from npformer.typing import HostArray
+from npformer.see.record.recording import Recording, Setting, session
 
 #: Relative to the sum of the sizes of its terms: a larger difference between slope and gradient is an error.
 TOLERANCE = 1e-9
@@ -124,37 +124,29 @@ def wrong_connection(call: Call) -> str:
     layer = call.target
     if not isinstance(layer, Layer):
         return ""
-    rng = np.random.default_rng(8)
-    grads = [(p, p.grad.copy()) for _, p in layer.named_parameters() if isinstance(p.grad, np.ndarray)]
     try:
-        with listening(layer) as recorder:
-            y, cache = layer.forward(*call.inputs, **call.options)
-            upstream = [np.asarray(rng.normal(size=part.shape)) for part in as_tuple(y)]
-            layer.backward(like(y, list(upstream)), cache)
-        for part in reversed(recorder.calls[0].parts):
-            sentence = _wrongly_handed(part, call, upstream, rng)
-            if sentence:
-                return sentence
+        with session(Setting(call.name, layer, call.inputs, call.options)) as recording:
+            whole, *inside = recording.calls
+            for part in (part for part in reversed(inside) if part.parent is whole):
+                sentence = _wrongly_handed(part, recording)
+                if sentence:
+                    return sentence
     except (TypeError, ValueError, AttributeError, np.exceptions.ComplexWarning):
         return ""
-    finally:
-        for parameter, before in grads:
-            parameter.grad[...] = before
     return "the gradients that it passes to them are right: it combines their results wrongly"
 
 
-def _wrongly_handed(part: Call, call: Call, upstream: list[HostArray], rng: np.random.Generator) -> str:
+def _wrongly_handed(part: Call, recording: Recording) -> str:
     """A sentence if the part gets a gradient that is not its output's; "" if it is right."""
-    if part.upstream is None:
+    seen, rng = recording.seen[part.number], np.random.default_rng(8)
+    if seen.upstream is None:
         return f"its backward never calls that of {part.name}, or with another cache"
-    for which, (y, dy) in enumerate(zip(as_tuple(part.output), as_tuple(part.upstream), strict=True)):
+    for which, (y, dy) in enumerate(zip(as_tuple(seen.output), as_tuple(seen.upstream), strict=True)):
         if dy is None:
             continue
         direction = np.asarray(rng.normal(size=np.shape(y)))
-        with listening(call.target, hooks=Moving(part.number, which, 1j * COMPLEX_H * direction)):
-            moved, _ = call.target.forward(*call.inputs, **call.options)
-        slope = sum(float(np.sum(r * np.imag(m))) for r, m in zip(upstream, as_tuple(moved), strict=True)) / COMPLEX_H
-        claimed = float(np.sum(dy * direction))
+        moved = recording.value({}, Moving(part.number, which, 1j * COMPLEX_H * direction))
+        slope, claimed = float(np.imag(moved)) / COMPLEX_H, float(np.sum(dy * direction))
         size = float(np.sum(np.abs(dy * direction))) + abs(slope)
         if not abs(claimed - slope) <= TOLERANCE * size:
             return (
