@@ -6,8 +6,8 @@ cases. A mutant is *killed* if a check calls it wrong, or if it crashes. A mutan
 changes a gradient would be a hole in the check; its result names the gradient, the case and the size of the
 change. A mutant that changes no gradient is *equivalent*, so it is no mistake.
 
-For each killed mutant the diagnosis is judged: it names the same mistake, another mistake with exactly
-the same numbers, a pattern, or nothing.
+For each killed mutant the diagnosis is judged: it names the mistake, another change that makes the gradients right, or
+nothing.
 """
 
 from __future__ import annotations
@@ -78,23 +78,24 @@ class MutantResult:
 
     @property
     def judgement(self) -> str:
-        """The diagnosis judged: right, same effect (another mistake with the same numbers), unknown or wrong."""
+        """The diagnosis judged: right, same effect (another change that mends the gradients), unknown or wrong."""
         if self.cause in ("", "unknown"):
             return "unknown"
-        if self.cause == self.operator or self.cause.startswith(PATTERNS.get(self.operator, "no pattern")):
+        if self.cause.startswith(EFFECTS.get(self.operator, "none")):
             return "right"
-        return "same effect" if "became" in self.diagnosis else "wrong"
+        return "same effect" if " should " in self.diagnosis else "wrong"
 
 
-#: The effects of a mistake that are visible without a reference.
-PATTERNS = {
-    "change a sign": "sign",
-    "scale by 2": "scaled by 2",
-    "return zero": "zero",
-    "drop a transpose": "transposed",
-    "drop a factor": "scaled by",
-    "sum to mean": "scaled by",
-    "drop a term": "term missing",
+#: The causes that tell of a mistake.
+EFFECTS = {
+    "change a sign": ("sign",),
+    "scale by 2": ("scaled by 2", "extra factor"),
+    "return zero": ("zero", "extra factor"),
+    "drop a transpose": ("transposed",),
+    "drop a factor": ("scaled by", "missing factor", "factor"),
+    "sum to mean": ("scaled by", "summed axis"),
+    "drop a term": ("term missing", "missing term", "not accumulated"),
+    "swap outputs": ("swapped outputs",),
 }
 
 

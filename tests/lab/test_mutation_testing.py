@@ -66,13 +66,8 @@ def test_inherited_methods_are_changed_too():
 
 def test_one_mutant(numpy64):
     result = judge(of("layer_norm", "drop a term", "`g - along_one` became `g`"), numpy64)
-    assert (result.outcome, result.case, result.operator, result.cause) == (
-        KILLED,
-        "layer_norm",
-        "drop a term",
-        "drop a term",
-    )
-    assert result.diagnosis == result.description
+    assert (result.outcome, result.case, result.cause) == (KILLED, "layer_norm", "missing term")
+    assert "`g` should be `g - along_one`" in result.diagnosis
     assert result.judgement == "right"
     result = judge(of("linear", "swap outputs"), numpy64)
     assert result.outcome == KILLED
@@ -122,8 +117,8 @@ def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(monk
 @pytest.mark.parametrize(
     ("operator", "cause", "diagnosis", "judgement"),
     [
-        ("drop a term", "drop a term", "drop a term: `a` became `b` (f, line 1)", "right"),
-        ("drop a factor", "scale by 2", "scale by 2: `a` became `b` (f, line 1)", "same effect"),
+        ("drop a term", "missing term", "missing term: line 1 of f: `a` should be `a + b`", "right"),
+        ("drop a factor", "extra factor", "extra factor: line 1 of f: `a` should be `b`", "same effect"),
         ("change a sign", "sign", "it has the opposite sign everywhere", "right"),
         ("scale by 2", "scaled by 2", "it is 2 times too large everywhere", "right"),
         ("drop a transpose", "transposed", "axes 0 and 1 are exchanged", "right"),
@@ -140,7 +135,7 @@ def test_the_summary():
     def result(outcome, cause=""):
         return MutantResult("…", "drop a term", outcome, "", cause)
 
-    summed = summary([result(KILLED, "drop a term"), result(KILLED, "unknown"), result(CRASHED), result(EQUIVALENT)])
+    summed = summary([result(KILLED, "missing term"), result(KILLED, "unknown"), result(CRASHED), result(EQUIVALENT)])
     assert summed == {
         "mutants": 4, KILLED: 2, CRASHED: 1, EQUIVALENT: 1, SURVIVED: 0,
         "diagnosis": {"right": 1, "same effect": 0, "unknown": 1, "wrong": 0},

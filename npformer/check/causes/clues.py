@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
-from types import MethodType
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npformer import functional
-from npformer.check.causes.mutants import Mutant, mutants, nested_mutants
 from npformer.check.causes.patterns import Clues
-from npformer.check.checkable import is_of_layers, is_ours, unpacked
-from npformer.check.in_float64 import attributes
-from npformer.check.subject import Subject, Upstream, name_of
+from npformer.check.checkable import is_of_layers, unpacked
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import dropout_threshold
-from npformer.typing import HostArrays
 
 if TYPE_CHECKING:
     from npformer.layers import Layer
@@ -36,54 +28,6 @@ def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> 
         key_visible=next((np.asarray(mask) for mask in masks if isinstance(mask, np.ndarray)), None),
         num_heads=getattr(target, "num_heads", None),
     )
-
-
-def with_mistakes(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
-    """The clues, with mistakes of npformer's own backward, if that is what is checked: the line is then its own."""
-    if checked.is_pair:
-        return _of_pair(clues, checked, upstream)
-    return _of_layers(clues, checked, upstream)
-
-
-def _of_pair(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
-    """For a pair of npformer's."""
-    op = name_of(checked.target)
-    forward, backward = (getattr(functional, f"{op}_{way}", None) for way in ("forward", "backward"))
-    if forward is None or backward is None or not is_ours(checked.target.backward):
-        return clues
-
-    def rerun(mutant: Mutant) -> HostArrays:
-        return checked.of((forward, mutant.build)).gradients(upstream)
-
-    return replace(clues, mistakes=list(nested_mutants(backward)), rerun=rerun)
-
-
-def _of_layers(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
-    """For a layer in which methods named …backward stand in the place of npformer's own, and are npformer's, too.
-
-    One may differ where npformer's backward calls another one, so the mistakes of all of them are tried.
-    """
-    #: For each mutant: layers, the names of their methods, and the functions that replace these.
-    places: dict[int, list[tuple[Layer, str, Callable[..., Any]]]] = {}
-    mistakes = []
-    for kind in dict.fromkeys(map(type, all_layers(checked.target))):
-        parent = next(base for base in kind.__mro__ if base.__module__.startswith("npformer."))
-        known = {name: getattr(parent, name) for name in dir(parent) if name.endswith("backward")}
-        other = {name: getattr(kind, name) for name, method in known.items() if getattr(kind, name) is not method}
-        layers = [layer for layer in all_layers(checked.target) if type(layer) is kind]
-        for name, method in known.items() if other and all(map(is_ours, other.values())) else ():
-            for mutant in mutants(method):
-                changed = {name: mutant.build} | {each: known[each] for each in other if each != name}
-                places[id(mutant)] = [(layer, *change) for layer in layers for change in changed.items()]
-                mistakes.append(mutant)
-
-    def rerun(mutant: Mutant) -> HostArrays:
-        with ExitStack() as stack:
-            for layer, name, function in places[id(mutant)]:
-                stack.enter_context(attributes(layer, **{name: MethodType(function, layer)}))
-            return checked.gradients(upstream)
-
-    return replace(clues, mistakes=mistakes, rerun=rerun)
 
 
 def all_layers(target: Any) -> list[Layer]:

@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
-from npformer.check.causes.clues import all_layers, clues_of, with_mistakes
+from npformer.check.causes.clues import clues_of
 from npformer.check.causes.elsewhere import Elsewhere
 from npformer.check.causes.patterns import UNKNOWN, Diagnosis, diagnose, is_vague
 from npformer.check.causes.search import SearchTarget, repairs_of
 from npformer.check.causes.trial import plain
-from npformer.check.checkable import Checkable, is_ours
+from npformer.check.checkable import Checkable
 from npformer.check.look import MANY_ELEMENTS, CheckOptions, Look, look_at, rows_of
 from npformer.check.oracles import Oracle
 from npformer.check.report import WRONG, Report
@@ -22,7 +22,6 @@ from npformer.check.subject import Subject
 def diagnosed(checked: Subject, look: Look, how: CheckOptions) -> Report:
     """The report with an explanation in each wrong row; patterns are read from small tensors alone."""
     clues = clues_of(checked.target, checked.inputs.mapped(lambda leaf: leaf.value), checked.options)
-    clues = with_mistakes(clues, checked, look.upstreams[0])
     report, checked = look.report, plain(checked)
     oracle = Oracle(checked, look.upstreams, look.is_complex)
     wrong = [row.tensor for row in report.rows if row.verdict == WRONG]
@@ -53,15 +52,9 @@ def diagnosed(checked: Subject, look: Look, how: CheckOptions) -> Report:
 
 
 def _with_lines(diagnoses: Mapping[str, Diagnosis], point: SearchTarget, wrong: Sequence[str]) -> dict[str, Diagnosis]:
-    """The diagnoses of the wrong tensors, with the change that makes them right, or what else is known.
-
-    A clear one of npformer's own code has its line, or needs none.
-    """
+    """The diagnoses of the wrong tensors, with the change that makes them right, or what else is known."""
     vague = [tensor for tensor in wrong if is_vague(diagnoses.get(tensor))]
-    target = point.subject.target
-    parts = [type(layer) for layer in all_layers(target)] or [target]
-    is_own = not isinstance(target, Checkable) and all(is_ours(getattr(part, "backward", None)) for part in parts)
-    repairs, remarks = ([], []) if is_own and not vague else repairs_of(point, wrong, is_brief=not vague)
+    repairs, remarks = repairs_of(point, wrong, is_brief=not vague)
     known = {tensor: diagnoses.get(tensor, UNKNOWN) for tensor in wrong}
     for tensor in wrong:
         repair = next((one for one in repairs if tensor in one.fixes), None)

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
+import linecache
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -27,6 +29,7 @@ from typing import Any, NamedTuple
 from npformer.check.checkable import tree_of
 
 Function = Callable[..., Any]
+_numbers = itertools.count()
 #: (operator, replacement) pairs.
 Mistakes = Iterator[tuple[str, ast.expr]]
 
@@ -224,7 +227,10 @@ def _code(function: Function, code: CodeType) -> CodeType:
 
 
 def _compiled(function: Function, tree: ast.Module) -> CodeType:
-    return compile(tree, f"<mutant of {function.__name__}>", "exec")
+    """The code of a tree, whose text ``inspect`` finds."""
+    text, name = ast.unparse(tree), f"<mutant {next(_numbers)} of {function.__name__}>"
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    return compile(text, name, "exec")
 
 
 def _built(function: Function, code: CodeType, instead: Mapping[str, Any] | None = None) -> Any:

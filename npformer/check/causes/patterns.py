@@ -1,10 +1,8 @@
 """Explains a wrong gradient by the pattern of its error.
 
-Two sources. If npformer's own backward is checked, its single-mistake versions are tried: one that gives exactly the
-same wrong numbers for every input *is* the explanation. (``search.py`` looks for the mistake in a user's own code.)
-Otherwise the tensor itself is examined: a constant ratio (and the number of the problem that it equals), a
-transposition, an axis summed once too often, an error only at masked, repeated, first or last positions, one head's
-columns in another's place, or another tensor's gradient.
+The tensor itself is examined: a constant ratio (and the number of the problem that it equals), a transposition, an axis
+summed once too often, an error only at masked, repeated, first or last positions, one head's columns in another's
+place, or another tensor's gradient. ``search.py`` looks for the mistake in the code.
 
 A diagnosis that fits no pattern is *unknown*: better than a guess.
 """
@@ -12,16 +10,15 @@ A diagnosis that fits no pattern is *unknown*: better than a guess.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from npformer.check.causes.mutants import Mutant
 from npformer.check.measures import NEGLIGIBLE, largest, max_abs
-from npformer.typing import HostArray, HostArrays, Tensors
+from npformer.typing import HostArray, Tensors
 
 #: Two gradients are the same explanation if they agree to this, relative to the larger one's size.
 AGREES = 1e-7
@@ -44,16 +41,13 @@ class Clues:
     """Facts about the problem, all optional.
 
     sizes: named numbers that a wrong factor may equal, {"B": 4, "√D": 2.0, …}. tokens: ids (B, T) that
-    picked rows of a table. key_visible: (B, S), False where padded. num_heads: H. mistakes: single-mistake
-    versions of npformer's own backward; rerun(mutant) returns the gradients of one on the check's inputs.
+    picked rows of a table. key_visible: (B, S), False where padded. num_heads: H.
     """
 
     sizes: Mapping[str, float] = field(default_factory=dict)
     tokens: HostArray | None = None
     key_visible: HostArray | None = None
     num_heads: int | None = None
-    mistakes: Sequence[Mutant] = ()
-    rerun: Callable[[Mutant], HostArrays] | None = None
 
 
 def is_vague(diagnosis: Diagnosis | None) -> bool:
@@ -74,9 +68,6 @@ def diagnose(claimed: Tensors, truth: Tensors, clues: Clues | None = None) -> di
     wrong = [name for name in claimed if not _agree(claimed[name], truth[name], max(max_abs(truth[name]), floor))]
     if not wrong:
         return {}
-    mutant = explaining_mutant(claimed, clues)
-    if mutant is not None:
-        return {name: Diagnosis(mutant.operator, mutant.describe()) for name in wrong}
     # A tensor that is zero except for rounding, such as the gradient of the keys' bias, counts as zeros.
     plain = {name: np.zeros_like(n) if max_abs(n) <= AGREES * floor else n for name, n in truth.items()}
     diagnoses = {name: by_pattern(claimed[name], plain[name], clues) for name in wrong}
@@ -88,26 +79,6 @@ def diagnose(claimed: Tensors, truth: Tensors, clues: Clues | None = None) -> di
 
 def _swapped(other: str) -> Diagnosis:
     return Diagnosis("swapped outputs", f"it is the gradient of {other}, and that is this one's: return them in order")
-
-
-def explaining_mutant(claimed: Tensors, clues: Clues) -> Mutant | None:
-    """The single mistake in the reference backward that gives exactly these gradients, if there is one."""
-    if clues.rerun is None:
-        return None
-    floor = NEGLIGIBLE * largest(claimed.values())
-    # A mean that is 0 because of a forgotten factor is better explained as a forgotten mean.
-    for mutant in sorted(clues.mistakes, key=lambda mutant: mutant.operator != "drop a term"):
-        try:
-            with np.errstate(all="ignore"):
-                gradients = clues.rerun(mutant)
-        except Exception:
-            continue
-        if all(
-            name in gradients and _agree(gradients[name], claimed[name], max(max_abs(claimed[name]), floor))
-            for name in claimed
-        ):
-            return mutant
-    return None
 
 
 def by_pattern(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis:

@@ -130,11 +130,13 @@ def _code_in(code: CodeType, name: str) -> CodeType:
 _OUTER, _NO_ARGUMENTS = "_outer_", ast.arguments([], [], None, [], [], None, [])
 
 
-def is_installed(function: Any) -> bool:
-    """Whether a function is from a library, Python's or npformer's, and not from the user."""
+def is_installed(function: Any, kind: type | None = None) -> bool:
+    """Whether a function, or the class that it is a method of, is from a library, Python's or npformer's."""
     file = PurePath(function.__code__.co_filename)
     libraries = map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))
-    return str(function.__module__).startswith("npformer.") or any(file.is_relative_to(place) for place in libraries)
+    return str((kind or function).__module__).startswith("npformer.") or any(
+        file.is_relative_to(place) for place in libraries
+    )
 
 
 def source_of(backward: Callable[..., Any]) -> Source | None:

@@ -63,7 +63,7 @@ def _of_methods(checked: Subject, upstreams: Sequence[Upstream]) -> Iterator[Tri
     outermost_first = sorted(owners_in(owner), key=lambda place_and_owner: len(place_and_owner[0]))
     for kind in dict.fromkeys(base for _, one in outermost_first for base in type(one).__mro__):
         for name, method in list(vars(kind).items()):
-            if name.endswith("backward") and isinstance(method, FunctionType) and not is_installed(method):
+            if name.endswith("backward") and isinstance(method, FunctionType) and not is_installed(method, kind):
                 forward = getattr(kind, "forward", method)
                 yield Trial(method, forward, run or (lambda number: checked.gradients(upstreams[number])), library)
 
