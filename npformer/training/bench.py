@@ -28,10 +28,6 @@ Part = tuple[str, str]  # an operation, and its direction
 BETWEEN = "layers, in Python", "between"
 UPDATE = "adam", "update"
 
-#: Limits on the number of steps: MOST_STEPS, or one for each SHORTEST_STEP, whichever is more. A clock that stands
-#: still would otherwise never end the measurement.
-PATIENCE, SHORTEST_STEP = 100, 1e-5  # seconds
-
 
 class Repetitions(NamedTuple):
     """How often to measure: ``steps`` times; if None, at least three times and until ``seconds`` have passed."""
@@ -43,8 +39,7 @@ class Repetitions(NamedTuple):
         """Whether to measure again, after ``done`` measurements since the time ``began``."""
         if self.steps is not None:
             return done < self.steps
-        elapsed = since(began)
-        return done < 3 or (elapsed < self.seconds and done < PATIENCE + elapsed / SHORTEST_STEP)
+        return done < 3 or since(began) < self.seconds
 
     def bar(self, what: str) -> Bar:
         """A bar for these measurements, counted in steps or in seconds."""
