@@ -75,31 +75,19 @@ def parse_assignment(text: str, sections: Mapping[str, type]) -> tuple[str, str,
 def write_toml(sections: Mapping[str, Any]) -> str:
     """The TOML of these dataclass instances, by section; read_toml gives equal values back.
 
-    The meaning of an option stands behind it. One whose value and default are None is a comment, or is left out if it
-    has no meaning. Raises ConfigError for a value that could not be read back: one of another type than its
-    annotation, or the text "none" for an option that may be None.
+    The meaning of an option stands behind it. One whose value and default are None is a comment. Raises ConfigError
+    for a text that UTF-8 cannot hold.
     """
     lines: list[str] = []
     for section, options in sections.items():
         lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
-        kinds, meanings = kinds_of(type(options)), meanings_of(type(options))
-        for field in dataclasses.fields(options):
+        meanings = meanings_of(type(options))
+        for field in (field for field in dataclasses.fields(options) if field.init):
             value, meaning = getattr(options, field.name), meanings.get(field.name)
-            if field.name not in kinds:
-                continue
-            if value is None and field.default is None:
-                lines += [_explained(f'# {field.name} = "{NONE}"', meaning)] if meaning else []
-                continue
-            place = f"{section}.{field.name}"
-            plain = NONE if value is None else value
-            if fit(plain, kinds[field.name], place) is None and value is not None:
-                raise ConfigError(f"{place}: the text {value!r} means no value: choose another text, or None")
-            lines.append(_explained(f"{field.name} = {_spell(plain, place)}", meaning))
+            unset = "# " * (value is None and field.default is None)
+            line = f"{unset}{field.name} = {_spell(NONE if value is None else value, f'{section}.{field.name}')}"
+            lines.append(f"{line:<{COMMENTS - 2}}  # {meaning}" if meaning else line)
     return "\n".join(lines) + "\n"
-
-
-def _explained(line: str, meaning: str | None) -> str:
-    return f"{line:<{COMMENTS - 2}}  # {meaning}" if meaning else line
 
 
 def _read_text(path: Path) -> str:
