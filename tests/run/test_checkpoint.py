@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from npformer.errors import CheckpointError, ConfigError, DTypeError
+from npformer.errors import CheckpointError
 from npformer.io import atomic_files
 from npformer.run.checkpoint import (
     ARRAYS,
@@ -75,13 +75,8 @@ def test_everything_else_comes_back(tmp_path):
 
 
 def test_what_would_not_come_back_is_refused(tmp_path):
-    for array in (np.array(["a"]), [1.0], np.zeros(2, np.longdouble)):
-        with pytest.raises(DTypeError, match=r"array 'x': expected a NumPy array of one of bool.*got"):
-            save(tmp_path, 1, {"x": array})
     with pytest.raises(CheckpointError, match=r"checkpoint\.state\.a\[1\]: expected None, bool.*got set"):
         save(tmp_path, 1, {}, state={"a": [1, {2}]})
-    with pytest.raises(ConfigError, match="step: expected an integer of at least 0, got -1"):
-        save(tmp_path, -1, {})
     assert os.listdir(tmp_path) == []
 
 
@@ -183,8 +178,6 @@ def test_prune_keeps_the_last_the_best_and_the_unreadable(tmp_path):
     prune(tmp_path, 10)
     assert len(names(tmp_path)) == 4
     assert not list(tmp_path.glob(".tmp-*"))
-    with pytest.raises(ConfigError, match="keep_last: expected at least 1"):
-        prune(tmp_path, 0)
 
 
 def test_a_replacement_that_was_interrupted_counts(tmp_path):
