@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -17,11 +18,13 @@ from numpy.lib.stride_tricks import as_strided
 
 from npformer.io.child.values import decode, encode
 from npformer.io.child.wire import receive, send
+from npformer.io.seconds import now
 from npformer.typing import HostArray
 
 GRACE = 1.5  # extra seconds, so that the child's own limit strikes first and can report the line
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
 FIRST, LAST = 4000, 2000  # bytes of its prints that are kept
+MOMENT = 0.05  # seconds by which its end may be late
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,20 @@ class Prints:
         self._thread.join(2.0)
 
 
+class EndAt:
+    """Kills a process at a time, in the seconds of ``now``: one thread for all that it is asked."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.time, self.is_over, self.is_done, self._process = math.inf, False, threading.Event(), process
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while not self.is_over and not self.is_done.wait(MOMENT):
+            if now() > self.time:
+                self.is_over = True
+                _kill(self._process)
+
+
 class ChildProcess:
     """A program that answers requests, each a line of JSON and arrays, on its standard input and output.
 
@@ -72,15 +89,13 @@ class ChildProcess:
         self._process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=folder, env=environment, start_new_session=True
         )
-        self.prints = Prints(self._process.stderr)
+        self.prints, self._end_at = Prints(self._process.stderr), EndAt(self._process)
 
     def ask(
         self, head: dict[str, Any], arrays: Sequence[HostArray], seconds: float
     ) -> tuple[dict[str, Any], list[HostArray]]:
         """(the answer's line, its arrays). Raises ChildEnded if there is none within so many seconds."""
-        late = threading.Event()
-        timer = threading.Timer(seconds, _kill, (self._process, late))
-        timer.start()
+        self._end_at.time = now() + seconds
         try:
             self._expect_no_more()
             send(self._process.stdin, head, arrays)
@@ -88,11 +103,11 @@ class ChildProcess:
             self._expect_no_more()
             return answer
         except (OSError, EOFError, ValueError) as error:
-            if late.is_set():
+            if self._end_at.is_over:
                 raise ChildEnded(f"expected an answer within {seconds:g} s, got none", is_late=True) from None
             raise ChildEnded(str(error), code=self._code()) from None
         finally:
-            timer.cancel()
+            self._end_at.time = math.inf
 
     def call(self, call: str, seconds: float, values: Any = (), /, **asked: Any) -> dict[str, Any]:
         """The answer of ``child`` to a call with named values; "value" and "arrays" are what that returns, if any."""
@@ -117,6 +132,7 @@ class ChildProcess:
 
     def end(self, seconds: float = 0.0) -> None:
         """Close its input; after so many seconds it is killed, with what it started."""
+        self._end_at.is_done.set()
         if not seconds:
             _kill(self._process)
         for stream in (self._process.stdin, self._process.stdout):
@@ -156,9 +172,7 @@ def _flat(x: HostArray) -> HostArray:
     return as_strided(x, (1 + span // x.itemsize,), (x.itemsize,))
 
 
-def _kill(process: subprocess.Popen[bytes], late: threading.Event | None = None) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
     """End the process and everything that it started, by its session."""
-    if late is not None:
-        late.set()
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

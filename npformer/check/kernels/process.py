@@ -124,8 +124,9 @@ class KernelProcess:
         """Why there is no answer. A call that took most of the time that was left does not return."""
         if self._deadline - now() < 2 * GRACE:
             spent = now() - self._began
-            is_its_own = spent > (self._deadline - self._began) / 2
-            return KernelEnded(f"its {call} had not returned after {spent:.0f} s, when the time was up", is_its_own)
+            if spent <= (self._deadline - self._began) / 2:
+                return KernelEnded("the time was up before all was tried", is_its_own=False)
+            return KernelEnded(f"its {call} had not returned after {spent:.0f} s, when the time was up")
         return KernelEnded(f"its process ended in its {call} ({how})")
 
 
