@@ -110,10 +110,9 @@ def _verdict(line: DerivationLine, claims: Sequence[LineAtPoint]) -> tuple[str, 
 
 def to_dict(judged: Judged) -> Mapping[str, Any]:
     """For JSON."""
-    cause = judged.cause
     return {
         "ok": judged.ok,
         "lines": [line._asdict() for line in judged.lines],
-        "first_wrong": cause and {"line": cause.line, "name": cause.name, "sentences": list(cause.sentences)},
-        "not_derived": list(judged.left),
+        "first_wrong": judged.cause and judged.cause._asdict(),
+        "not_derived": judged.left,
     }
