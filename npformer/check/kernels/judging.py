@@ -29,6 +29,7 @@ from npformer.check.check import gradcheck
 from npformer.check.inputs import as_tuple, is_float, like
 from npformer.check.kernels.files import KernelError, KernelTask
 from npformer.check.kernels.process import KernelEnded, KernelProcess
+from npformer.check.measures import apart, max_abs
 from npformer.check.report import UNCLEAR, WRONG, Report, Tried
 from npformer.check.rounding.formats import FORMATS, rounded
 from npformer.errors import NpformerError
@@ -91,8 +92,7 @@ def _judged(task: KernelTask, start: partial[KernelProcess], reports: list[Repor
             tried = [_seen(t) for t in walked.regimes]
             reports.append(replace(walked, regimes=tuple(tried)))
             wrongs = [t for t in tried if t.failed]
-            causes += [f"{t.verdict} in {t}: {OF}{t.tensor}: {t.note}" for t in wrongs[:1] if t.tensor]
-            causes += [f"{t.verdict} in {t}: {t.note}" for t in wrongs[:1] if not t.tensor]
+            causes += [f"{t.verdict} in {t}: " + f"{OF}{t.tensor}: " * bool(t.tensor) + t.note for t in wrongs[:1]]
             causes += [note for note in walked.notes if wrongs and note.startswith("the smallest input")]
         causes += kernel.faults
     if causes:
@@ -169,7 +169,6 @@ def cheats(
 def _apart(expected: HostArrays, got: HostArrays, u: float) -> str:
     """The name of a result that differs by more than rounding, or ""."""
     for name, x in expected.items():
-        y, most = got.get(name), float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
-        if y is None or y.shape != x.shape or not np.allclose(x, y, rtol=0, atol=ALIKE * u * most, equal_nan=True):
+        if name not in got or apart(x, got[name]) > ALIKE * u * max_abs(x[np.isfinite(x)]):
             return name
     return ""

@@ -129,12 +129,10 @@ def _measure_own_forward(
     """If the learner's forward is another function, compare the backward with that function's derivative."""
     other = [t for t in outcomes if t.other_forward]
     chosen = [t for t in other if t.gradients and {c.problem for c in t.outputs.values()} <= MEASURABLE][:ORACLE_CASES]
-    slopes: dict[int, Any] = {}
-    if chosen:
-        measured = run(exercise, source, beside, [outcome.case for outcome in chosen], limits, oracle=True)
-        slopes = dict(zip(map(id, chosen), measured.slopes, strict=False))
+    cases = [outcome.case for outcome in chosen]
+    measured = run(exercise, source, beside, cases, limits, oracle=True).slopes if cases else []
+    for outcome, slopes in zip(chosen, measured, strict=False):
+        against_own_forward(outcome, slopes)
     for outcome in other:
-        if id(outcome) in slopes:
-            against_own_forward(outcome, slopes[id(outcome)])
-        else:
+        if not outcome.own_forward:
             outcome.gradients = {}  # for another forward there is nothing to compare with

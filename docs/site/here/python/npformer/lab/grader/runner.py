@@ -48,6 +48,8 @@ def run(exercise, source, beside, cases, limits, oracle):
             happened.results.append(Result(case))
             failure = _attempt(source, _slopes if oracle else _case, exercise, case, space, happened)
             happened.results[-1].failure = dict(failure, step=happened.step) if failure else {}
+            if failure and oracle:
+                break
     happened.printed = "\n".join(js.printed)
     return happened
 
