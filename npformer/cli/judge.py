@@ -8,19 +8,19 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from npformer.check.kernels import kept
 from npformer.check.kernels.files import KernelTask, tasks_of
 from npformer.check.kernels.judging import VERDICTS, judged
 from npformer.check.report import NOT_TRIED, RIGHT
 from npformer.check.rounding.formats import FORMATS
 from npformer.cli.common import tell
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, DataError
 from npformer.io.child_process import Limits
-from npformer.io.output_files import OWN_JSON, expect_place
+from npformer.io.output_files import OWN_JSON, expect_place, write_file
 from npformer.io.printable import visible
 from npformer.io.progress_bar import watched
 from npformer.io.terminal import columns, counted
 
+FORMAT, VERSION = "npformer-judge", 1
 SUMMARY = "Judge backward kernels that others wrote, each in a process of its own."
 EXAMPLES = """examples:
   npformer judge softmax.py --against softmax_reference.py
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     tasks = tasks_of(args.kernels, args.against, args.precision)
     if args.out is not None:
         expect_place(args.out, "--out", OWN_JSON)
-    known = kept.read(args.out) if args.resume and args.out.exists() else {}
+    known = _read(args.out) if args.resume and args.out.exists() else {}
     rows: list[dict[str, Any]] = []
     limits = Limits(args.time_limit, args.memory_limit * 1024**2)
     for task in watched(tasks, "kernels", name=lambda task: task.path.name):
@@ -73,13 +73,31 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             tell(_line(rows[-1], task))
         if args.out is not None:
-            kept.write(args.out, rows)
-    result = kept.document(rows)
+            write_file(args.out, "--out", json.dumps(_document(rows), separators=(",", ":")).encode())
+    result = _document(rows)
     if args.json:
         print(json.dumps(result))
     elif len(rows) > 1:
         tell(_table(rows))
     return 0 if result["ok"] else 1
+
+
+def _document(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The whole result: with --out a file that is whole after each kernel, so that an interrupted run goes on."""
+    ok = all(row["verdict"] == "right" for row in rows)
+    return {"format": FORMAT, "version": VERSION, "ok": ok, "kernels": rows}
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    """The verdicts of an earlier run by their keys. Raises DataError for another file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if (found["format"], found["version"]) != (FORMAT, VERSION):
+            raise ValueError
+        return {row["key"]: row for row in found["kernels"]}
+    except (ValueError, KeyError, TypeError) as error:
+        way = "leave --resume out to begin again"
+        raise DataError(f"--resume: expected verdicts of version {VERSION} in {path}, got other JSON; {way}") from error
 
 
 def _line(row: dict[str, Any], task: KernelTask) -> str:

@@ -5,5 +5,4 @@ The files in the order in which a kernel goes through them:
     files           what is judged, against which reference
     judging         the verdict, and its cause
     process         the kernel in a process of its own
-    kept            verdicts in a file, so that an interrupted run goes on
 """
