@@ -191,7 +191,7 @@ class Records:
     """The records for one version of a model on one thread; parts are those of ``numba/decoding.py``."""
 
     def __init__(self, model: Transformer | Decoder, parts: Any) -> None:
-        self._model, self._parts = ref(model), parts
+        self._model, self._parts, self._driver = ref(model), parts, parts.HostDriver(model.backend.dtype)
         self._steps: OrderedDict[Any, Any] = OrderedDict()
 
     def find(self, kind: str, state: DecodeState, arrays: Arrays, more: tuple[HostArray, ...]) -> Any:
@@ -231,4 +231,4 @@ class Records:
             step.choose(kind, logits, more)
             return (logits,)
 
-        return step if step.record(work, state.backend.dtype) else None
+        return step if step.record(work, self._driver) else None

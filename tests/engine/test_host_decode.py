@@ -178,19 +178,6 @@ def test_only_some_records_are_kept(monkeypatch):
     assert len(steps_of(fast)) == 2
 
 
-def test_the_state_goes_on_from_there():
-    fast, plain = transformer("numba"), transformer("plain")
-    states, going = [of.start(SRC, MAX_LEN) for of in (fast, plain)], np.ones(len(SRC), dtype=bool)
-    first = np.ones(len(SRC), dtype=np.int64)
-    chosen = host_decode.likeliest(fast, first, states[0], going, 7, -1)
-    for tokens in (first, *chosen[:-1]):
-        plain.step(tokens, states[1])
-    assert states[0].length == states[1].length == len(chosen) == 7
-    assert np.array_equal(states[0].visible, states[1].visible)
-    actual, expected = (step(of, chosen[-1], state) for of, state in zip((fast, plain), states, strict=True))
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
-
-
 def test_rows_have_moved_when_it_is_over():
     """What is kept is that of the rows that the last step computed, so that the state can go on from there."""
     fast, plain = (transformer(kernels, encoders=1, decoders=2) for kernels in ("numba", "plain"))

@@ -84,13 +84,13 @@ class Step:
         elif kind == "search":
             choose_hypotheses(logits, Beams(*arrays[:6]), *arrays[6:], self.rows, self.now, self.ends)
 
-    def record(self, work: Callable[[], Any], dtype: str) -> bool:
+    def record(self, work: Callable[[], Any], driver: HostDriver) -> bool:
         """Record work, which returns the logits. Returns whether it can be recorded."""
-        self._half = np.empty(self.rows.size * self._widest, dtype)
+        self._half, driver.few = np.empty(self.rows.size * self._widest, driver.dtype), self._few
         if self._widest:
-            prepare([help_with_rows], dtype)  # by this thread
+            prepare([help_with_rows], driver.dtype)  # by this thread
         try:
-            record, outputs = HostDriver(dtype, self._few).record(work)
+            record, outputs = driver.record(work)
         except NotRecordable:
             return False
         if record is None:

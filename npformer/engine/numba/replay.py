@@ -88,8 +88,9 @@ class HostDriver:
     name = "CPU"
     at_first_sight = False  # what is computed by other means than kernels shows only beside a run
 
-    def __init__(self, dtype: str, few: Callable[..., None] | None = None) -> None:
-        self._dtype, self.memory, self._few = dtype, object(), few
+    def __init__(self, dtype: str) -> None:
+        self.dtype, self.memory = dtype, object()
+        self.few: Callable[..., None] | None = None  # see Tape
         self._pool = Pool(limit=MOST_MEMORY)  # of all records: one is run at a time, and keeps nothing in between
 
     def pool(self) -> None:
@@ -129,7 +130,7 @@ class HostDriver:
         return Record(tape), outputs
 
     def _written_down(self, work: Callable[[], Any]) -> tuple[Tape, Any]:
-        here.tape = tape = Tape(self._dtype, self._pool, self._few)
+        here.tape = tape = Tape(self.dtype, self._pool, self.few)
         try:
             with from_pool(self._pool, Traced), np.errstate(all="ignore"):
                 outputs = work()

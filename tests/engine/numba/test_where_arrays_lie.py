@@ -74,12 +74,12 @@ def moving(monkeypatch):
 
     def record(driver, work):
         """Instead of the record of a decoding step, what makes its calls anew."""
-        if driver._few is None:
+        if driver.few is None:
             raise NotRecordable
 
         def run(times=1, stops=0):
             with monkeypatch.context() as patch:
-                patch.setattr(here, "tape", SimpleNamespace(few=driver._few))
+                patch.setattr(here, "tape", SimpleNamespace(few=driver.few))
                 for _ in range(times):
                     outputs = work()
             return outputs
