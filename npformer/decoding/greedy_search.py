@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from npformer.decoding.opening import Writer, eos_token, open_texts, with_room
 from npformer.decoding.writing import Stop, write
 from npformer.functional.arrays import namespace
@@ -36,7 +34,5 @@ def greedy(
     def likeliest(logits: Array, rows: HostArray, t: int) -> HostArray:
         return model.backend.host(namespace(logits).argmax(logits, axis=-1))
 
-    openings, end = open_texts(model, src, max_len, bos_id, stop), eos_token(eos_id)
-    engine = model.backend.engine
-    several = partial(engine.likeliest, model, eos_id=end) if engine is not None and stop is None else None
-    return write(model, openings, likeliest, eos_id=end, stop=stop, several=several)
+    openings = open_texts(model, src, max_len, bos_id, stop)
+    return write(model, openings, likeliest, eos_id=eos_token(eos_id), stop=stop, is_greedy=True)

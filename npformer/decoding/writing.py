@@ -12,16 +12,12 @@ from typing import TypeAlias
 import numpy as np
 
 from npformer.decoding.opening import Opening, Writer, advance, in_threads
-from npformer.layers import DecodeState
 from npformer.typing import Array, HostArray
 
 #: An interrupt waits for the end of a call, so a call makes at most this many tokens, but at least this many steps.
 AT_ONCE, STEPS = 64, 8
 #: (logits (b, V), rows (b,): which of the B rows they are, t: tokens chosen so far) -> tokens (b,) on the host.
 Choose: TypeAlias = Callable[[Array, HostArray, int], HostArray]
-#: (tokens (b,), state, going (b,), count) -> the tokens (n, b) of up to count steps in one call; a row that ends
-#: within is fed pads, and has pads from there on. None if this model has none.
-Several: TypeAlias = Callable[[HostArray, DecodeState, HostArray, int], HostArray | None]
 #: A row's tokens so far (T,) -> whether it ends here. Tokens are those that the search returns for the row.
 Stop: TypeAlias = Callable[[HostArray], bool]
 
@@ -33,24 +29,24 @@ def write(
     *,
     eos_id: int,
     stop: Stop | None,
-    several: Several | None = None,
+    is_greedy: bool = False,
 ) -> HostArray:
     """Continue the texts of openings, token by token. Returns the texts (B, T), filled with the pad id.
 
-    several is a faster version of choose for several steps, which does not call stop in between.
+    If is_greedy, choose takes the likeliest tokens, and an engine may do that for several steps at once.
     """
     rows = np.argsort(np.concatenate([opening.rows for opening in openings]))
-    loops = [_continued(model, opening, choose, several, eos_id, stop) for opening in openings]
+    loops = [_continued(model, opening, choose, is_greedy and stop is None, eos_id, stop) for opening in openings]
     in_threads(model, rows.size, loops)
     texts = np.concatenate([opening.texts for opening in openings])[rows]
     return texts[:, : max(int(opening.lengths.max()) for opening in openings)]
 
 
 def _continued(
-    model: Writer, opening: Opening, choose: Choose, several: Several | None, eos_id: int, stop: Stop | None
+    model: Writer, opening: Opening, choose: Choose, at_once: bool, eos_id: int, stop: Stop | None
 ) -> Iterator[None]:
     """Generate the texts of opening, and set their lengths."""
-    state, tokens, texts, lengths = opening[:4]
+    engine, (state, tokens, texts, lengths) = model.backend.engine, opening[:4]
     pad_id, max_len = model.config.pad_id, texts.shape[1]
     rows = np.arange(state.batch)  # the text of each row of the state
     ended = lengths >= max_len
@@ -61,10 +57,10 @@ def _continued(
             rows, tokens, ended = rows[going], tokens[going], ended[going]
             state.reorder(going)
         now, chosen = rows[~ended], None
-        if several is not None and tokens.ndim == 1:  # no prompt
+        if at_once and engine is not None and tokens.ndim == 1:  # no prompt
             most = min(max(AT_ONCE // ended.size, STEPS), max_len - int(lengths[now].max()))
-            chosen = several(tokens, state, ~ended, most)
-            several = None if chosen is None else several  # do not try it again
+            chosen = engine.likeliest(model, tokens, state, ~ended, most, eos_id)
+            at_once = chosen is not None  # else do not try it again
         if chosen is None:
             chosen = choose(advance(model, tokens, state), opening.rows[rows], t)[None]
         tokens = np.where(ended, pad_id, chosen[-1])

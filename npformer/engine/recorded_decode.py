@@ -68,7 +68,8 @@ def step(model: Transformer | Decoder, tokens: Array, state: DecodeState) -> Arr
     room = None if model.backend.device.owns(tokens) else _room_of(model, state, np.asarray(tokens))
     if room is None:
         return model.step(tokens, state)
-    (logits,) = room.launch(model, state.length, -1, room.numbers(model, tokens, np.ones(state.batch), state))
+    now = newest_numbers(model, tokens, np.ones(state.batch), state, room.now.shape[1])
+    (logits,) = room.launch(model, state.length, -1, now)
     state.length += 1
     newest: Array = logits[: state.batch, 0, :]
     return newest
@@ -81,7 +82,7 @@ def likeliest(
     room = _room_of(model, state, tokens)
     if room is None:
         return None
-    room.now[...] = model.backend.integers(room.numbers(model, tokens, going, state))
+    room.now[...] = model.backend.integers(newest_numbers(model, tokens, going, state, room.now.shape[1]))
     start, stop = state.length, min(state.length + min(count, LOOK), state.max_len)
     for _ in range(start, stop):
         room.launch(model, stop - 1, eos_id)
@@ -209,10 +210,6 @@ class Room:
         state.visible = _put(state.visible[:, :, None], self.visible[:, :, None], length)[:, :, 0]
         self.encodings[: state.positions.shape[0], :] = state.positions
         state.layers, state.move = tuple(layers), self.move
-
-    def numbers(self, model: Transformer | Decoder, tokens: Array, going: HostArray, state: DecodeState) -> HostArray:
-        """``now`` for tokens (B,)."""
-        return newest_numbers(model, tokens, going, state, self.now.shape[1])
 
     def launch(self, model: Transformer | Decoder, last: int, eos_id: int, *now: HostArray) -> Any:
         """A step up to position last. It returns (logits,) for rows now, or () if the rows here choose themselves."""

@@ -24,14 +24,14 @@ import numpy as np
 from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.numpy.heads import empty_gradients, empty_heads
 from npformer.backend.workspace import empty
-from npformer.engine.numba.arguments import Heads, Mask, OutHeads, OutRows, OutVector, Vector
+from npformer.engine.numba.arguments import Cache, Heads, Mask, OutHeads, OutRows, OutVector, Vector, WholeRows
 from npformer.engine.numba.compiling import inlined, kernel
-from npformer.engine.numba.decoding import attention_of_newest
 from npformer.engine.numba.exponential import exponential
+from npformer.engine.numba.linear import add_product
 from npformer.engine.numba.maximum import comparable, largest
 from npformer.engine.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, numbers, room_for_lanes
 from npformer.engine.numba.products import borrow, for_blas, product
-from npformer.engine.numba.recording import Kept
+from npformer.engine.numba.recording import POSITION, Kept
 from npformer.engine.numba.rows import contiguous
 from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask, expect_key_visible
@@ -43,6 +43,7 @@ KEPT_KEYS = 64  # weights over so many, no more than q, k and v, are kept though
 FEWEST = 128  # queries in a block, whatever their scores' size: each block reads all keys and values anew
 EVERYTHING = np.ones((1, 1), dtype=bool)
 NO_WEIGHTS = {letter: np.empty(0, letter) for letter in "fd"}
+NOWHERE = np.empty((0, 0), np.int64)
 UNLIMITED = -1  # window or stride that is not there
 
 
@@ -72,7 +73,9 @@ def attention_forward(
 ) -> tuple[Array, AttentionCache]:
     expect_heads(q, k, v)
     if isinstance(k, Kept) and draw is None:
-        return attention_of_newest(q, k, v, mask.key_visible), None  # type: ignore[return-value]
+        out, visible = empty_heads(q), EVERYTHING if mask.key_visible is None else mask.key_visible
+        attend_newest(q, k, v, visible, visible is not EVERYTHING, NOWHERE if k.now is None else k.now, out)
+        return out, None  # type: ignore[return-value]
     visible, pattern = _pattern(mask, k.shape[0], k.shape[2])
     drawn, weights, few = NOTHING_DROPPED, NO_WEIGHTS[q.dtype.char], k.shape[2] <= KEPT_KEYS
     if draw is not None or few:
@@ -287,3 +290,50 @@ def attend_backward(
                 _weigh_backward(here, dscores, drawn.scale, factor)
                 product(dscores, some_k, 0, dq[b, h, t:end])
                 product(dscores.T, some_q, beta, dk[b, h, :seen])
+
+
+@inlined
+def softmax_of_visible(scores, visible, hides, scale):
+    """Softmax of scores (S,) in place, over the visible keys; all weights are 0 if no key is visible."""
+    dtype = scores.dtype.type
+    neg_inf, zero = dtype(-np.inf), dtype(0)
+    for j in range(scores.shape[0]):
+        scores[j] = scores[j] * scale if not hides or visible[j] else neg_inf
+    top = largest(comparable(scores))
+    if top == neg_inf:
+        scores[:] = zero
+        return
+    total = zero
+    for j in range(scores.shape[0]):
+        scores[j] = exponential(scores[j] - top)
+    for j in range(scores.shape[0]):
+        total += scores[j]
+    inverse = dtype(1) / total
+    for j in range(scores.shape[0]):
+        scores[j] *= inverse
+
+
+@kernel(calls="decoding")
+def attend_newest(
+    q: Heads, keys: Cache, values: Cache, visible: Mask, hides: bool, now: WholeRows, out: OutHeads
+):  # fmt: skip
+    """Write out from q, both (B, H, n, D), over keys and values (B, H, S, D), or those up to the position of now."""
+    q, keys, values, out = borrow(q), borrow(keys), borrow(values), borrow(out)
+    (batch, heads, count, width), dtype = q.shape, q.dtype.type
+    stop = now[POSITION, 0] + 1 if now.size > 0 else keys.shape[2]
+    scores, query, mixed = np.empty(stop, q.dtype), np.empty(width, q.dtype), np.empty(width, q.dtype)
+    for b in range(batch):
+        for h in range(heads):
+            some_keys, some_values = keys[b, h], values[b, h]
+            for t in range(count):
+                for i in range(width):
+                    query[i], mixed[i] = q[b, h, t, i], dtype(0)
+                for j in range(stop):
+                    key, total = some_keys[j], dtype(0)
+                    for i in range(width):
+                        total += query[i] * key[i]
+                    scores[j] = total
+                softmax_of_visible(scores, visible[min(b, visible.shape[0] - 1)], hides, dtype(1 / math.sqrt(width)))
+                add_product(scores, some_values, 0, 0, mixed)
+                for i in range(width):
+                    out[b, h, t, i] = mixed[i]

@@ -15,22 +15,17 @@ has been read.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from npformer.backend.numpy.heads import empty_heads
 from npformer.backend.workspace import address, empty
 from npformer.engine.numba.arguments import (
-    Cache,
     Heads,
-    Mask,
     OutCache,
     OutDoubleRows,
     OutDoubles,
-    OutHeads,
     OutMask,
     OutRows,
     OutWhole,
@@ -41,18 +36,16 @@ from npformer.engine.numba.arguments import (
 )
 from npformer.engine.numba.beam_choice import NOBODY, Beams, choose
 from npformer.engine.numba.compiling import inlined, kernel, prepare
-from npformer.engine.numba.exponential import exponential
-from npformer.engine.numba.linear import add_product, few_rows
-from npformer.engine.numba.maximum import comparable, largest
+from npformer.engine.numba.linear import few_rows
 from npformer.engine.numba.products import borrow
-from npformer.engine.numba.recording import Kept, NotRecordable
+from npformer.engine.numba.recording import POSITION, Kept, NotRecordable
 from npformer.engine.numba.replay import HostDriver
 from npformer.engine.numba.rows import as_rows
 from npformer.engine.numba.work_sharing import SLOTS, few_rows_by_two, help_with_rows, invite
 from npformer.typing import Array, HostArray
 
 WORTH_SHARING = 1 << 14  # numbers of a weight
-TOKEN, GOES_ON, POSITION, PLACE, STOPS, MADE = range(6)
+TOKEN, GOES_ON, PLACE, STOPS, MADE = 0, 1, 3, 4, 5
 
 
 class Step:
@@ -131,18 +124,6 @@ class Newest:
         return self._keys, self._values
 
 
-def attention_of_newest(q: Array, k: Kept, v: Kept, visible: Array | None) -> Array:
-    """Softmax attention of q (B, H, n, D) to all keys (B, H, S, D), or if they have ``now``, to those up to it."""
-    out = empty_heads(q)
-    now = NOTHING if k.now is None else k.now
-    attend_newest(q, k, v, EVERYTHING if visible is None else visible, visible is not None, now, k.now is not None, out)
-    return out
-
-
-NOTHING = np.zeros((6, 1), np.int64)
-EVERYTHING = np.ones((1, 1), dtype=bool)
-
-
 @kernel(calls="decoding")
 def admit(
     now: WholeRows, ends: Whole, rows: Whole, positions: Rows, visible: OutMask, y: OutRows,
@@ -183,53 +164,6 @@ def write_newest(k: Heads, v: Heads, keys: OutCache, values: OutCache, now: Whol
             for j in range(keys.shape[3]):
                 keys[b, h, now[POSITION, b], j] = k[b, h, 0, j]
                 values[b, h, now[POSITION, b], j] = v[b, h, 0, j]
-
-
-@inlined
-def softmax_of_visible(scores, visible, hides, scale):
-    """Softmax of scores (S,) in place, over the visible keys; all weights are 0 if no key is visible."""
-    dtype = scores.dtype.type
-    neg_inf, zero = dtype(-np.inf), dtype(0)
-    for j in range(scores.shape[0]):
-        scores[j] = scores[j] * scale if not hides or visible[j] else neg_inf
-    top = largest(comparable(scores))
-    if top == neg_inf:
-        scores[:] = zero
-        return
-    total = zero
-    for j in range(scores.shape[0]):
-        scores[j] = exponential(scores[j] - top)
-    for j in range(scores.shape[0]):
-        total += scores[j]
-    inverse = dtype(1) / total
-    for j in range(scores.shape[0]):
-        scores[j] *= inverse
-
-
-@kernel(calls="decoding")
-def attend_newest(
-    q: Heads, keys: Cache, values: Cache, visible: Mask, hides: bool, now: WholeRows, grows: bool, out: OutHeads
-):  # fmt: skip
-    """Write out from q, both (B, H, n, D), over keys and values (B, H, S, D), or those up to the position of now."""
-    q, keys, values, out = borrow(q), borrow(keys), borrow(values), borrow(out)
-    (batch, heads, count, width), dtype = q.shape, q.dtype.type
-    stop = now[POSITION, 0] + 1 if grows else keys.shape[2]
-    scores, query, mixed = np.empty(stop, q.dtype), np.empty(width, q.dtype), np.empty(width, q.dtype)
-    for b in range(batch):
-        for h in range(heads):
-            some_keys, some_values = keys[b, h], values[b, h]
-            for t in range(count):
-                for i in range(width):
-                    query[i], mixed[i] = q[b, h, t, i], dtype(0)
-                for j in range(stop):
-                    key, total = some_keys[j], dtype(0)
-                    for i in range(width):
-                        total += query[i] * key[i]
-                    scores[j] = total
-                softmax_of_visible(scores, visible[min(b, visible.shape[0] - 1)], hides, dtype(1 / math.sqrt(width)))
-                add_product(scores, some_values, 0, 0, mixed)
-                for i in range(width):
-                    out[b, h, t, i] = mixed[i]
 
 
 @inlined

@@ -25,6 +25,7 @@ from npformer.backend.workspace import Pool, address
 from npformer.engine.numba.arguments import flat
 from npformer.typing import Array, HostArray
 
+POSITION = 2  # the row of ``Kept.now`` that has the position of the newest tokens
 ADDRESS_OF_NOTHING = 64  # of arrays without a number, which nobody reads
 
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from npformer.engine.numba.decoding import GOES_ON, MADE, PLACE, POSITION, STOPS, TOKEN, admit, choose_likeliest
+from npformer.engine.numba.decoding import GOES_ON, MADE, PLACE, STOPS, TOKEN, admit, choose_likeliest
 from npformer.engine.numba.decoding import likeliest as likeliest_of
+from npformer.engine.numba.recording import POSITION
 
 
 def test_the_likeliest_is_numpys():

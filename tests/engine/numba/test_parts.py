@@ -6,7 +6,7 @@ from npformer.engine.numba import attention, compiling, dropout, exponential, ke
 
 #: Kernel -> a file of its parts; the module of one, with a constant, of its own or of functional.
 FILES = [("linear.map_rows", products), ("dropout.add_dropped", philox), ("attention.attend", exponential),
-         ("adam.update", compiling), ("decoding.attend_newest", linear)]  # fmt: skip
+         ("adam.update", compiling), ("attention.attend_newest", linear)]  # fmt: skip
 CONSTANTS = [("dropout.add_dropped", philox, "M0"), ("attention.attend", exponential, "TOP_1"),
              ("linear.map_rows", products, "SHARED_FROM"), ("attention.attend", attention, "UNLIMITED")]  # fmt: skip
 
