@@ -1,6 +1,7 @@
 """Recorded decoding on the host against the layers: every form of model, what changes, and what is left to them."""
 
 import gc
+import threading
 from dataclasses import replace
 from functools import cache, partial
 from weakref import ref
@@ -378,29 +379,25 @@ def test_an_interrupted_step_can_be_made_again(monkeypatch):
         np.testing.assert_allclose(step(model, tokens, state), plain.step(tokens, due), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("search", SEARCHES)
-def test_if_one_thread_fails_the_other_stops(search, monkeypatch):
-    """Within a call; and the next search is as ever."""
+@pytest.mark.parametrize("whose", ["the caller's", "the other"])
+def test_if_one_thread_fails_the_other_stops(whose, monkeypatch):
     monkeypatch.setattr(host_decode, "WORTH_SHARING", 0)
-    model, advanced = transformer("numba"), []
-    expected = SEARCHES[search](model, SOURCES, MAX_LEN, eos_id=None)
-    newest = host_decode.newest_numbers
+    model, begun = transformer("numba"), threading.Event()
 
-    def failing(of, tokens, going, state, rows):
-        advanced.append(state.sources[0])
-        if state.length == 2:
-            raise KeyboardInterrupt
-        return newest(of, tokens, going, state, rows)
+    def failing():
+        begun.wait(600)
+        yield
+        raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(host_decode, "newest_numbers", failing)
-        patch.setattr(writing, "AT_ONCE", 1)
-        patch.setattr(writing, "STEPS", 1)
-        patch.setattr(beams, "STEPS", 1)
-        with pytest.raises(KeyboardInterrupt):
-            SEARCHES[search](model, SOURCES, MAX_LEN, eos_id=None)
-    assert len(advanced) <= 8
-    same(SEARCHES[search](model, SOURCES, MAX_LEN, eos_id=None), expected)
+    def endless():
+        begun.set()
+        while True:
+            yield
+
+    loops = [failing(), endless()] if whose == "the caller's" else [endless(), failing()]
+    with pytest.raises(KeyboardInterrupt):
+        host_decode.in_threads(model, len(SOURCES), loops)
+    same(greedy(model, SOURCES, MAX_LEN), greedy(transformer("plain"), SOURCES, MAX_LEN))
 
 
 def test_texts_are_shared_out_where_that_pays(monkeypatch):
