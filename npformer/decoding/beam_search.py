@@ -68,7 +68,6 @@ def beam_search(
     engine = model.backend.engine
 
     def searched(opening: Opening) -> Iterator[None]:
-        search = partial(engine.search, model, eos_id=end) if engine is not None and stop is None else None
         state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.pad_id)
         while beams.rows.size:
             yield
@@ -76,11 +75,8 @@ def beam_search(
                 state = state.select(beams.rows)
             else:
                 state.reorder(beams.rows)
-            if search is not None and not beams.may_grow:
-                if beams.go_on_at_once(search, state, end):
-                    continue
-                search = None  # do not try it again
-            beams.go_on(advance(model, beams.tokens, state), model.backend, end, stop)
+            if engine is None or stop is not None or not beams.go_on_at_once(partial(engine.search, model), state, end):
+                beams.go_on(advance(model, beams.tokens, state), model.backend, end, stop)
         for row, hypotheses in zip(opening.rows.tolist(), beams.hypotheses(), strict=True):
             by_row[row] = [Hypothesis(*each) for each in hypotheses]
 

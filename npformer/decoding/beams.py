@@ -22,9 +22,10 @@ from npformer.layers import DecodeState
 from npformer.typing import Array, HostArray
 
 LENGTH_PENALTY = 0.6  # the default α
-#: (tokens, state, (log P, greedy, room, best, longest), count) -> rows and tokens (steps, n·w) of up to count steps in
-#: one call, which stops early if a hypothesis ends; log P and greedy are updated. None if this model has none.
-Search: TypeAlias = Callable[[HostArray, DecodeState, tuple[HostArray, ...], int], tuple[HostArray, HostArray] | None]
+#: An engine's ``search`` for a model: (tokens, state, (log P, greedy, room, best, longest), count, eos_id) -> as it says.
+Search: TypeAlias = Callable[
+    [HostArray, DecodeState, tuple[HostArray, ...], int, int], tuple[HostArray, HostArray] | None
+]
 
 
 class Ended(NamedTuple):
@@ -62,16 +63,13 @@ class Beams:
         rows, newest, self.log_p, self.greedy = choose(logits, self.log_p, self.greedy, self.room, self.pad_id, backend)
         self._settle(rows, newest, eos_id, stop)
 
-    @property
-    def may_grow(self) -> bool:
-        """Whether more hypotheses may continue than there are slots."""
-        return bool(self.room.max() > self.log_p.shape[1])
-
     def go_on_at_once(self, search: Search, state: DecodeState, eos_id: int) -> bool:
-        """go_on for several steps in one call; False if it makes no step. Must not be called while may_grow."""
+        """go_on for several steps in one call; False if it makes no step."""
         going = (self.log_p > NOBODY).any(axis=1)
         steps = min(max(AT_ONCE // self.rows.size, STEPS), int(self.most[going].min()) - len(self.steps))
-        steps_made = search(self.tokens, state, (self.log_p, self.greedy, self.room, self.best, self.longest), steps)
+        steps_made = search(
+            self.tokens, state, (self.log_p, self.greedy, self.room, self.best, self.longest), steps, eos_id
+        )
         if steps_made is None:
             return False
         *before, (rows, newest) = zip(*steps_made, strict=True)
