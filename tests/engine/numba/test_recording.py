@@ -114,3 +114,16 @@ def test_a_number_that_was_computed_is_refused(tape):
     total = empty((1,), np.float64)
     with pytest.raises(recording.NotRecordable, match="number that was computed"):
         add_and_compare.compare(empty((3,), np.int64), total.reshape(()), empty((3,), np.bool_))
+
+
+def test_an_array_that_others_take_the_place_of_is_given_as_a_whole(tape):
+    kept = np.ones((2, 6)).view(recording.Kept)
+    kept.number = 7
+    assert kept[:, :6] is kept
+    for part in (lambda: kept[:, :5], lambda: kept.reshape(12)):
+        with pytest.raises(recording.NotRecordable, match="a part of an array"):
+            add_and_compare.add(part(), np.ones(6), empty((12,), np.float64))
+    whole = kept.reshape(12)
+    whole.number = 7
+    add_and_compare.add(whole, np.ones(6), empty((12,), np.float64))
+    assert [(call, word, number) for call, word, number in tape.kept if number == 7] == [(0, 0, 7)]
