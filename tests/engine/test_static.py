@@ -1,4 +1,4 @@
-"""Which models may be recorded or fused: those whose classes are all declared static, with their own methods."""
+"""Which models may be recorded: those whose classes are all declared static, with their own methods."""
 
 from functools import wraps
 from types import MethodType
@@ -65,7 +65,7 @@ def test_a_model_is_static_if_all_of_it_is(statement, expected, small_model, mon
 
 
 @pytest.mark.parametrize("place", ["decoder", "encoder", "class"])
-def test_fused_decoding_obeys_a_method_of_ones_own(place, small_model, batch, monkeypatch):
+def test_recorded_decoding_obeys_a_method_of_ones_own(place, small_model, batch, monkeypatch):
     pytest.importorskip("numba")
     """Set on a part at any time, or on a class before the model is compiled."""
     texts = []
