@@ -60,9 +60,8 @@ class Kernel:
         try:
             self.dispatcher(*arguments)
             return
-        except TypeError:  # Numba has nothing for these types
-            if not self._compile_for(arguments):
-                raise
+        except TypeError:  # Numba has nothing for these types, or had nothing until another thread compiled it
+            self._compile_for(arguments)
         self.dispatcher(*arguments)
 
     def types(self, dtype: str) -> tuple[Any, ...]:
@@ -94,17 +93,15 @@ class Kernel:
         """Whether other processes will find it on disk."""
         return self.kept.is_kept(types.void(*self.types(dtype)), self.dispatcher.targetctx)
 
-    def _compile_for(self, arguments: Sequence[Any]) -> bool:
-        """Compile the kernel for the precision of these arguments. False if it was compiled, or if they have none."""
+    def _compile_for(self, arguments: Sequence[Any]) -> None:
+        """Compile the kernel for the precision of these arguments, if they have one that it is not compiled for."""
         pairs = zip(self.kinds.values(), arguments, strict=True)
         dtypes = [
             str(getattr(x, "dtype", "")) for kind, x in pairs if isinstance(kind, InMemory) and kind.number is None
         ]
         dtypes = dtypes or [DTYPES[0]]
-        if dtypes[0] not in DTYPES or self.is_ready(dtypes[0]):
-            return False
-        prepare([self], dtypes[0])
-        return True
+        if dtypes[0] in DTYPES and not self.is_ready(dtypes[0]):
+            prepare([self], dtypes[0])
 
 
 _kernels: list[Kernel] = []
