@@ -17,9 +17,8 @@ import numpy as np
 from npformer.check.inputs import as_tuple, like
 from npformer.see.explain.entries import CannotExpand, Index, PairRun, Spot, returned
 from npformer.see.explain.number import GradientAddress, float_place
-from npformer.see.explain.products import CodeLine, Factor, Term, expand
+from npformer.see.explain.products import CodeLine, Factor, Term, expand, terms
 from npformer.see.record.calls import Call, Hooks, gradient_names, inputs_of
-from npformer.see.record.jacobian import terms
 from npformer.see.record.lines import plain_function, tracing_lines
 from npformer.see.record.recording import Recording
 from npformer.typing import HostArray

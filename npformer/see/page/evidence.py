@@ -2,7 +2,7 @@
 
 Products: the lines are read as ``npformer explain`` reads them (``explain/products.py``). A gradient whose line is not
 read is the sum of its terms with each entry of dy, from the pair's own backward, fed one entry at a time
-(``record/jacobian.py``).
+(``explain/products.py``).
 
 Uses: the gradient of a number is the sum over all its uses. Layers move, add and scale gradients between operations, so
 where each entry of a returned gradient arrives is found by runs in which it is marked (``explain/graph.py``). Each list
@@ -26,12 +26,11 @@ from npformer.check.oracles import Oracle, unit
 from npformer.check.subject import Subject
 from npformer.errors import NpformerError
 from npformer.see.explain.graph import GradientKey, Marks
-from npformer.see.explain.products import CodeLine, EntrySum, Expansion, Factor, Term, sums_in
+from npformer.see.explain.products import CodeLine, EntrySum, Expansion, Factor, Term, sums_in, terms
 from npformer.see.page.document import Pack
 from npformer.see.record import Trace
 from npformer.see.record.calls import Call
 from npformer.see.record.document import CallOf
-from npformer.see.record.jacobian import terms
 from npformer.see.record.recording import Recording, Seen
 from npformer.typing import HostArray
 

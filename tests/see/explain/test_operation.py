@@ -5,8 +5,14 @@ import pytest
 
 from npformer.functional import OPERATIONS
 from npformer.functional.derivation import formulas, split_docstring
-from npformer.see.explain.operation import explained_operation, sample_inputs
-from npformer.see.explain.operation_text import WORDS, forward_lines, operation_lines, words_of
+from npformer.see.explain.operation import (
+    WORDS,
+    explained_operation,
+    forward_lines,
+    operation_lines,
+    sample_inputs,
+    words_of,
+)
 
 
 def lines_of(function):
