@@ -13,9 +13,10 @@ that the one forward made.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -416,35 +417,31 @@ def kept(x: Any) -> Any:
     """x with copies of its arrays, also of those in tuples, lists, dicts and dataclasses."""
     if is_array(x):
         return copied(x)
-    if isinstance(x, tuple):
-        return type(x)(*map(kept, x)) if hasattr(x, "_fields") else tuple(map(kept, x))
-    if type(x) is list:
-        return [kept(part) for part in x]
-    if type(x) is dict:
-        return {key: kept(part) for key, part in x.items()}
     if is_dataclass(x) and not isinstance(x, type):
         changed = {f.name: kept(getattr(x, f.name)) for f in fields(x) if f.init and is_array(getattr(x, f.name))}
         return replace(x, **changed) if changed else x
-    return x
+    return _mapped(x, kept)
 
 
 def unspent(cache: Any, copies: dict[int, Any]) -> Any:
     """A cache with copies of the containers that a backward empties; arrays and the caches of pairs stay the same."""
     if id(cache) not in copies:
-        copies[id(cache)] = _unspent(cache, copies)
+        fresh = _mapped(list(cache) if isinstance(cache, CacheStack) else cache, partial(unspent, copies=copies))
+        if isinstance(cache, CacheStack):
+            stack = CacheStack.__new__(type(cache))
+            vars(stack).update(vars(cache) | {"_entries": fresh})
+            fresh = stack
+        copies[id(cache)] = fresh
     return copies[id(cache)]
 
 
-def _unspent(cache: Any, copies: dict[int, Any]) -> Any:
-    if isinstance(cache, CacheStack):
-        stack = CacheStack.__new__(type(cache))
-        vars(stack).update(vars(cache) | {"_entries": [unspent(entry, copies) for entry in cache]})
-        return stack
-    if isinstance(cache, tuple):
-        parts = [unspent(part, copies) for part in cache]
-        if all(one is other for one, other in zip(parts, cache, strict=True)):
-            return cache
-        return type(cache)(*parts) if hasattr(cache, "_fields") else tuple(parts)
-    if isinstance(cache, list):
-        return [unspent(part, copies) for part in cache]
-    return {key: unspent(part, copies) for key, part in cache.items()} if isinstance(cache, dict) else cache
+def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
+    """A tuple, list or dict with its parts changed; a tuple whose parts stay, and anything else, is itself."""
+    if isinstance(x, dict):
+        return {key: change(part) for key, part in x.items()}
+    if isinstance(x, list):
+        return [change(part) for part in x]
+    parts = [change(part) for part in x] if isinstance(x, tuple) else []
+    if all(one is other for one, other in zip(parts, x if parts else (), strict=True)):
+        return x
+    return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
