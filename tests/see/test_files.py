@@ -45,8 +45,8 @@ def test_one_number_with_its_page_runs_through_few_files(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(MINE)
     recorded = []
-    noting = recording._Noting
-    monkeypatch.setattr(recording, "_Noting", lambda *given: recorded.append(given) or noting(*given))
+    noting = recording._CopyKeeper
+    monkeypatch.setattr(recording, "_CopyKeeper", lambda *given: recorded.append(given) or noting(*given))
     files = files_of(["explain", target, "--at", at, "--html", "page.html"])
     assert len(files) <= most, sorted(files)
     assert len([name for name in files if name.startswith("see/")]) <= own, sorted(files)

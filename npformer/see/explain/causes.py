@@ -34,16 +34,16 @@ RAISED, NATS, TOO_LONG = 0.1, 0.02, 0.5
 FIRST_UPDATES = 20
 
 
-class Cause(NamedTuple):
+class StepCause(NamedTuple):
     """A cause that the evidence names."""
 
     name: str
     evidence: str
 
 
-def causes(change: Change) -> list[Cause]:
+def causes(change: Change) -> list[StepCause]:
     """The causes that the step shows, the first to look at first; none for a step like others."""
-    return [Cause(name, evidence) for name, look in LOOKS.items() for evidence in look(change)]
+    return [StepCause(name, evidence) for name, look in LOOKS.items() for evidence in look(change)]
 
 
 def _norm(change: Change) -> Iterator[str]:

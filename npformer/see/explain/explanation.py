@@ -50,7 +50,7 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sums:
+class ProductSums:
     """A number as a sum: its name, and a group of products for each line that gives a part of it.
 
     begins: backward begins with this number, so nothing is above it. spots: the gradients that its products name.
@@ -79,10 +79,10 @@ class Explanation:
     what: str
     loss: float
     value: Witnessed
-    terms: Sums
-    why: Sums | None
+    terms: ProductSums
+    why: ProductSums | None
     asked: tuple[str, ...]
-    up: tuple[Sums, ...]  # the numbers that were asked for
+    up: tuple[ProductSums, ...]  # the numbers that were asked for
     paths: Paths = field(repr=False)
     tokens: tuple[Share, ...]
     means: Means
@@ -90,7 +90,7 @@ class Explanation:
 
 def explanation(session: Recording, at: str, up: Sequence[str] = ()) -> Explanation:
     """Explain the number at a place. up: gradients to walk on to, as the terms name them. Raises ConfigError."""
-    place, reader = find(session, at), _Reader(session)
+    place, reader = find(session, at), _NumberReader(session)
     value = value_of(session, place)
     terms = reader.terms(place, value.analytic)
     return Explanation(
@@ -122,14 +122,14 @@ def _predicted(session: Recording, index: tuple[int, ...]) -> str:
     return f"{told} at {where}"
 
 
-class _Reader(Graph):
+class _NumberReader(Graph):
     """Turns what the graph finds into groups of products with names."""
 
     def __init__(self, session: Recording) -> None:
         super().__init__(session)
         self._names = {id(call): name for name, call in names_of_calls(session).items()}
 
-    def terms(self, place: GradientAddress, value: float) -> Sums:
+    def terms(self, place: GradientAddress, value: float) -> ProductSums:
         """The products of the place's own gradient; what a layer's own code adds is one, whose parts are not seen."""
         sums = self._sums("the number", value, map(self.made, self.arrivals(place)), value != 0)
         named = [(self._names[id(call)], part) for call, part in self.outside(place) if part]
@@ -137,14 +137,14 @@ class _Reader(Graph):
         groups = (*sums.groups, *(Group(name, "", None, products, part) for name, products, part in own))
         return replace(sums, groups=groups, begins=sums.begins and not own)
 
-    def why(self, sums: Sums) -> Sums | None:
+    def why(self, sums: ProductSums) -> ProductSums | None:
         """The products of the largest product's gradient; of a sum of zeros, those of a gradient that is 0."""
         products = [each for group in sums.groups for each in group.products if each.up]
         products = [each for each in products if each.value != 0 or each.zero == GRADIENT]
         largest = max(products, key=lambda product: abs(product.value), default=None)
         return None if largest is None else self.above(largest.up, [sums])
 
-    def walk(self, terms: Sums, up: Sequence[str]) -> Iterator[Sums]:
+    def walk(self, terms: ProductSums, up: Sequence[str]) -> Iterator[ProductSums]:
         """The numbers asked for, one after the other; a number of steps goes on along the largest products."""
         here = terms
         for asked in up:
@@ -156,7 +156,7 @@ class _Reader(Graph):
                 yield following
                 here = following
 
-    def above(self, name: str, steps: Sequence[Sums]) -> Sums:
+    def above(self, name: str, steps: Sequence[ProductSums]) -> ProductSums:
         """The products of a gradient that the products of these steps name. Raises ConfigError for another name."""
         for step in steps:
             if name in step.spots:
@@ -167,14 +167,14 @@ class _Reader(Graph):
             f"--up: expected a gradient that the last step names, such as {known or 'none'}, got {name!r}"
         )
 
-    def _sums(self, name: str, value: float, made: Iterable[Making], may_begin: bool = True) -> Sums:
+    def _sums(self, name: str, value: float, made: Iterable[Making], may_begin: bool = True) -> ProductSums:
         spots: dict[str, tuple[Call, Spot]] = {}
         groups = []
         for call, line, terms, coefficient in made:
             products = tuple(self._product(call, term, coefficient, spots) for term in terms)
             shown_as, total = self._names.get(id(call), call.name), sum(each.value for each in products)
             groups.append(Group(shown_as, call.operation, line, products, total))
-        return Sums(name, value, tuple(groups), may_begin and not groups, spots)
+        return ProductSums(name, value, tuple(groups), may_begin and not groups, spots)
 
     def _product(self, call: Call, term: Term, coefficient: float, spots: dict[str, tuple[Call, Spot]]) -> Product:
         texts = [shown(self.session, call, factor.spot, factor.text) for factor in term.factors]
@@ -212,10 +212,10 @@ MOST_LINES = 6
 
 def lines(explained: Explanation, width: int = 100, symbols: bool = True) -> Iterator[str]:
     """The sections, one after the other. symbols False: the bars are drawn in ASCII."""
-    return _Page(explained, fitting(width), "█▒" if symbols else "#=").lines()
+    return _ExplanationPage(explained, fitting(width), "█▒" if symbols else "#=").lines()
 
 
-class _Page:
+class _ExplanationPage:
     """The lines of an explanation; bars: the letters of positive and negative ones."""
 
     def __init__(self, explained: Explanation, width: int, bars: str) -> None:
@@ -261,7 +261,7 @@ class _Page:
         first, more = " " * indent, " " * (indent + 4 if indent else 0)
         yield from wrapped(visible(text), self.width, f"{name:{MARGIN}}{first}", " " * MARGIN + more)
 
-    def _sums(self, name: str, sums: Sums) -> Iterator[str]:
+    def _sums(self, name: str, sums: ProductSums) -> Iterator[str]:
         """A number as a sum: its products, the largest first, and the rest."""
         yield from self._beside(name, f"{sums.name} = {number(sums.value)}, {_of_groups(sums)}")
         largest = max((abs(each.value) for group in sums.groups for each in group.products), default=0.0)
@@ -346,7 +346,7 @@ def _is_part(part: float, whole: float) -> bool:
     return whole != 0 and 0 <= part / whole <= 1
 
 
-def _of_groups(sums: Sums) -> str:
+def _of_groups(sums: ProductSums) -> str:
     count = len(sums.groups)
     if sums.begins:
         return "with which backward begins"

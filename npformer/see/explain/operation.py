@@ -32,10 +32,10 @@ from npformer.see.explain.entries import CannotExpand, PairRun, call_of, definit
 from npformer.see.explain.products import Expansion, Term, expand, made_in
 from npformer.see.explain.text import as_json, fitting
 from npformer.see.record.calls import gradient_names
-from npformer.see.record.lines import Frame, Step, lines_of, tracing_lines
+from npformer.see.record.lines import Frame, Statement, lines_of, tracing_lines
 
 
-class Product(NamedTuple):
+class WorkedProduct(NamedTuple):
     """One product of a sum."""
 
     text: str
@@ -48,7 +48,7 @@ class WorkedNumber(NamedTuple):
     """One number of a line as a sum of products, from the numbers before it; around: as in ``Expansion``."""
 
     name: str
-    products: tuple[Product, ...]
+    products: tuple[WorkedProduct, ...]
     value: float
     around: str
 
@@ -129,7 +129,7 @@ class Reader:
             if text != name and len(text) <= 40 and not isinstance(node, ast.Constant):
                 yield name, text
 
-    def _line(self, frame: Frame, number: int, step: Step) -> LineStory:
+    def _line(self, frame: Frame, number: int, step: Statement) -> LineStory:
         kept = _unpacked(step)
         values = {name: x for name, x in step.values.items() if _is_shown(x) and name not in kept}
         if isinstance(step.node, ast.Return):
@@ -183,8 +183,8 @@ class Reader:
         return None
 
 
-def _product(term: Term) -> Product:
-    return Product(term.text, term.sign, tuple(factor.value for factor in term.factors), term.value)
+def _product(term: Term) -> WorkedProduct:
+    return WorkedProduct(term.text, term.sign, tuple(factor.value for factor in term.factors), term.value)
 
 
 def _telling(value: Any) -> tuple[int, ...]:
@@ -202,7 +202,7 @@ def _returned_names(frame: Frame) -> list[str]:
     return ["returns"] * len(as_tuple(frame.returned))
 
 
-def _unpacked(step: Step) -> tuple[str, ...]:
+def _unpacked(step: Statement) -> tuple[str, ...]:
     """The names that a statement takes out of the cache."""
     match step.node:
         case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name(id=cache)) if _is_named(step.before.get(cache)):
@@ -231,7 +231,7 @@ def _is_shown(x: Any) -> bool:
     return isinstance(x, np.ndarray | np.generic | float | int) and not isinstance(x, bool)
 
 
-def _code(frame: Frame, step: Step) -> str:
+def _code(frame: Frame, step: Statement) -> str:
     """The source of a line, with its comment."""
     text, node = frame.function.text, step.node
     if text is None or node is None:
@@ -320,7 +320,7 @@ WORDS = {
 
 def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
     """Formula, derivation, the sample, each line of forward and backward with its numbers, both witnesses."""
-    page = _Page(fitting(width))
+    page = _OperationPage(fitting(width))
     yield from _opening(page, story)
     yield from page.headed("forward, line by line")
     yield from page.function(story.forward, 0)
@@ -342,7 +342,7 @@ def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
 
 def forward_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
     """The formula and each line of the forward with its numbers; nothing of what is to be derived from it."""
-    page = _Page(fitting(width))
+    page = _OperationPage(fitting(width))
     yield from page.wrapped(story.title)
     yield ""
     yield from page.block(story.formula)
@@ -351,7 +351,7 @@ def forward_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
     yield from page.function(story.forward, 0)
 
 
-def _sample(page: _Page, story: OperationStory, formulas: str) -> Iterator[str]:
+def _sample(page: _OperationPage, story: OperationStory, formulas: str) -> Iterator[str]:
     """The inputs, and the words that they and the formulas use."""
     yield from page.headed("a small input")
     for name, x in story.inputs.items():
@@ -370,7 +370,7 @@ def words_of(formulas: str, names: Iterable[str]) -> Iterator[str]:
     yield from (sentence for word, sentence in WORDS.items() if word in known)
 
 
-def _opening(page: _Page, story: OperationStory) -> Iterator[str]:
+def _opening(page: _OperationPage, story: OperationStory) -> Iterator[str]:
     """Title, formula, derivation and source; how to read what follows; the sample."""
     yield from page.wrapped(story.title)
     yield ""
@@ -393,7 +393,7 @@ def _opening(page: _Page, story: OperationStory) -> Iterator[str]:
 
 
 @dataclass
-class _Page:
+class _OperationPage:
     """Lines of one width."""
 
     width: int
@@ -483,7 +483,7 @@ class _Page:
             yield from [f"{'':{depth + 4}}{line}"] if isinstance(x, np.ndarray) else self.wrapped(line, depth + 4, 4)
 
 
-def _multiplied(product: Product) -> str:
+def _multiplied(product: WorkedProduct) -> str:
     text = "·".join(f"({each:.4g})" if each < 0 else f"{each + 0.0:.4g}" for each in product.factors)
     return f"−{text}" if product.sign < 0 else text
 

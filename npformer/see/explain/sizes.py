@@ -47,7 +47,7 @@ OF_DEPTH = (
 )
 
 
-class Sizes(NamedTuple):
+class GradientSizes(NamedTuple):
     """What was found: tables by name."""
 
     parts: dict[str, list[float]]  # LOSS and each part's gradient norm in a fresh Transformer, for each of INITS
@@ -56,11 +56,11 @@ class Sizes(NamedTuple):
     depth: dict[int, list[float]]  # layers -> gradient's norm of the last layer's W₂, for each of ORDERS
 
 
-def sizes() -> Sizes:
+def sizes() -> GradientSizes:
     """All of it."""
     rng = np.random.default_rng(0)
     fresh = [parts_of(transformer(init=init)) for init in INITS]
-    return Sizes(
+    return GradientSizes(
         {part: [found[part] for found in fresh] for part in fresh[0]},
         {width: [x for scaled in (False, True) for x in attention_sizes(width, scaled, rng)] for width in WIDTHS},
         {gain: [through_relus(gain, LAYERS, rng)] for gain in GAINS},
@@ -135,7 +135,7 @@ def _backpropagate(model: Any, inputs: tuple[HostArray, ...], targets: HostArray
     return float(loss)
 
 
-def sizes_text(found: Sizes, width: int) -> str:
+def sizes_text(found: GradientSizes, width: int) -> str:
     """The tables, and how to read each."""
     first_loss = f"{math.log(VOCABULARY):.2f}"
     parts = (

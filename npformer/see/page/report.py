@@ -22,7 +22,7 @@ from npformer.see.explain.sizes import READING
 from npformer.see.page.document import html_page, web_file
 from npformer.see.plot.attention import AttentionMap, attention_key, attention_maps
 from npformer.see.plot.charts import Chart, Curve, chart_drawing, short
-from npformer.see.plot.curves import Course, course_charts
+from npformer.see.plot.curves import RunCourse, course_charts
 from npformer.see.plot.svg import STYLE
 from npformer.training.layer_norms import norms_in
 
@@ -252,7 +252,7 @@ def _curves(runs: Sequence[RunSummary]) -> str:
     for run in runs:
         training = run.options.training
         warmup = 0 if training.schedule == "constant" else training.warmup_steps
-        courses.append(Course(run.name, _numbers(run.records), warmup, training.clip_norm, run.rates()))
+        courses.append(RunCourse(run.name, _numbers(run.records), warmup, training.clip_norm, run.rates()))
     return f'<div class="charts">{"".join(map(_figure, course_charts(courses)))}</div>{"".join(map(_samples, runs))}'
 
 

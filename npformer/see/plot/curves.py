@@ -23,7 +23,7 @@ _NAMED = 8  # curves of a sweep that are drawn, as many as there are colours
 _SHARES = (("token_accuracy", "tokens"), ("exact_match", "exact match"), ("accuracy", "accuracy"))
 
 
-class Course(NamedTuple):
+class RunCourse(NamedTuple):
     """What is drawn of a run."""
 
     name: str
@@ -50,7 +50,7 @@ def draw_curves(
     written.
     """
     check_place(path)
-    charts = course_charts([Course("", metrics, warmup, clip_norm)])
+    charts = course_charts([RunCourse("", metrics, warmup, clip_norm)])
     if not charts:
         raise DataError(
             "metrics: expected at least one line of training or evaluation, got none; "
@@ -59,7 +59,7 @@ def draw_curves(
     draw_charts(charts, path, title, [_summary(metrics, charts)])
 
 
-def course_charts(runs: Sequence[Course]) -> list[Chart]:
+def course_charts(runs: Sequence[RunCourse]) -> list[Chart]:
     """The charts of these runs together, those with something in them.
 
     Raises DataError, naming the line, for a value that is not a number.
@@ -98,7 +98,7 @@ def course_charts(runs: Sequence[Course]) -> list[Chart]:
     return [chart for chart in charts if chart.curves]
 
 
-def _warmups(runs: Sequence[Course]) -> list[tuple[float, str]]:
+def _warmups(runs: Sequence[RunCourse]) -> list[tuple[float, str]]:
     """Where each warm-up ends, once if it is the same in all."""
     last = [max((line.get("step", 0) for line in run.metrics), default=0) for run in runs]
     ends = sorted({run.warmup for run, step in zip(runs, last, strict=True) if 1 < run.warmup < step})

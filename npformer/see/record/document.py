@@ -24,7 +24,7 @@ from npformer.errors import DataError
 from npformer.layers import Layer
 from npformer.layers.owner import Owner
 from npformer.see.record.calls import Call, gradient_names, inputs_of, shown_name
-from npformer.see.record.lines import Frame, Shown, Step
+from npformer.see.record.lines import Frame, Shown, Statement
 from npformer.see.record.recording import Recording, Seen
 from npformer.typing import HostArray, HostArrays
 
@@ -357,7 +357,7 @@ class _Writer:
         lines = [] if frame is None else [self._line(step) for step in frame.steps]
         return {"start": time[0], "end": time[1], "function": function, "lines": lines}
 
-    def _line(self, step: Step) -> LineOf:
+    def _line(self, step: Statement) -> LineOf:
         line: LineOf = {"line": step.line, "values": self._values(step.values)}
         if step.inside:
             line["inside"] = [self._frame(frame) for frame in step.inside]

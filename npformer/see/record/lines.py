@@ -75,7 +75,7 @@ def lines_of(node: ast.stmt) -> range:
 
 
 @dataclass
-class Step:
+class Statement:
     """One statement that ran."""
 
     line: int  # its first, in its file
@@ -93,7 +93,7 @@ class Frame:
     globals: dict[str, Any]
     arguments: dict[str, Any]
     now: dict[str, Any]  # its local names when they were last looked at
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Statement] = field(default_factory=list)
     returned: Any = None
 
     def reach(self, line: int, names: dict[str, Any]) -> None:
@@ -102,7 +102,7 @@ class Frame:
         if self.steps and node is not None and node is self.steps[-1].node:
             return  # another line of the same statement
         self._close(names)
-        self.steps.append(Step(first, node, self.now))
+        self.steps.append(Statement(first, node, self.now))
 
     def leave(self, names: dict[str, Any], returned: Any) -> None:
         """The function ends."""

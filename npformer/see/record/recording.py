@@ -258,7 +258,7 @@ class Recording:
         functions = target if isinstance(target, tuple) else methods  # a user's, whose lines are shown
         with self._running(Hooks()) as (placed, recorder):
             with tracing_lines(functions) if lines else nullcontext(LineTracer(())) as tracer:
-                recorder.hooks = _Noting(self, tracer)
+                recorder.hooks = _CopyKeeper(self, tracer)
                 self.calls = recorder.calls
                 y, cache = self.forward(*placed, **self.checked.options)
                 if self.how is None:
@@ -354,7 +354,7 @@ def _upstream(y: Any, upstream: Any, seed: int, device: Device) -> tuple[HostArr
     return parts
 
 
-class _Noting(Hooks):
+class _CopyKeeper(Hooks):
     """Keeps copies, since arrays may be changed later, and gives each call its lines and its share of the gradients."""
 
     def __init__(self, recording: Recording, tracer: LineTracer) -> None:

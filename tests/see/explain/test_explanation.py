@@ -14,7 +14,7 @@ from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS
 from npformer.layers import Layer
 from npformer.see.explain import Setting, explanation, lines, session, to_dict
-from npformer.see.explain.explanation import Group, Product, Share, Sums
+from npformer.see.explain.explanation import Group, Product, ProductSums, Share
 from npformer.see.explain.paths import PAST, THROUGH, Paths, ResidualPath, ResidualSum
 from npformer.see.explain.text import number, share
 from npformer.see.record.models import NAMES, model_setting
@@ -194,7 +194,7 @@ def test_the_largest_products_are_shown_and_the_rest_is_summed(explained, count,
     """Six of them; a seventh has the line that would say so."""
     products = tuple(Product("", f"p{n}", (float(n),), float(n), "", "") for n in range(1, count + 1))
     total = sum(product.value for product in products)
-    text = told(explained, terms=Sums("the number", total, (Group("linear", "linear", None, products, total),)))
+    text = told(explained, terms=ProductSums("the number", total, (Group("linear", "linear", None, products, total),)))
     shown = [n for n in range(1, count + 1) if f" p{n} " in text]
     assert shown == [*range(1, count + 1)][-(count if count < 8 else 6) :]
     assert f"        {rest}sum {number(total)}\n" in text

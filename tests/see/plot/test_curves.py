@@ -11,7 +11,7 @@ from npformer.check.sweep import STEPS
 from npformer.errors import DataError
 from npformer.see.plot import draw_curves, draw_sweep
 from npformer.see.plot.charts import chart_drawing, of_values, running_mean, series
-from npformer.see.plot.curves import Course, comparison_chart, course_charts
+from npformer.see.plot.curves import RunCourse, comparison_chart, course_charts
 from tests.see.plot.figures import paths, points, texts
 
 NAN, INF = float("nan"), float("inf")
@@ -31,7 +31,7 @@ def run(losses):
 
 def charts(metrics, **about):
     """Title -> chart."""
-    return {chart.title: chart for chart in course_charts([Course("", metrics, **about)])}
+    return {chart.title: chart for chart in course_charts([RunCourse("", metrics, **about)])}
 
 
 def test_a_run_with_everything(tmp_path):
@@ -79,7 +79,7 @@ def test_the_end_of_the_warm_up_is_marked():
 
 
 def test_several_runs_share_charts_and_have_a_colour_each():
-    runs = [Course("one", run([2.0, 1.0]), clip_norm=1.0), Course("two", [*run([3.0]), held_out(100, 2.0)])]
+    runs = [RunCourse("one", run([2.0, 1.0]), clip_norm=1.0), RunCourse("two", [*run([3.0]), held_out(100, 2.0)])]
     drawn_charts = {chart.title: chart for chart in course_charts(runs)}
     named = [(curve.name, curve.colour, curve.dashed) for curve in drawn_charts["Loss, nats per token"].curves]
     assert named == [("one, training", 0, False), ("two, training", 1, False), ("two, held-out", 1, True)]
