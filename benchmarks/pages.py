@@ -19,9 +19,9 @@ from typing import Any
 from benchmarks import page_tables, speed_chart
 from benchmarks.checkers.table import checkers
 from benchmarks.corpus import tables
-from benchmarks.lessons_page import page as lessons_page
 from benchmarks.machine import ROOT
 from benchmarks.measured import RESULTS
+from docs.site.lessons_page import page as lessons_page
 from npformer.check.derivations import GRAMMAR
 from npformer.cli.main import main as npformer
 from npformer.lab.lessons import LESSONS
