@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.lessons_page import page
+from docs.site.lessons_page import page
 from npformer.check import gradcheck
 from npformer.check.adapters.user_file import user_case
 from npformer.lab.grader import find, grade_file
