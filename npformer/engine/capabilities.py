@@ -65,8 +65,9 @@ class Capabilities:
     thread. ``decoding`` has what recorded decoding needs on the host (``host_decode.py``), and ``rooms`` makes what it
     needs on a GPU (``recorded_decode.py``). ``prepare(names of kernels)`` compiles them before their first call: names
     such as "linear.forward" and "adam". It is None if there is nothing to compile.
-    Within ``backward_pass(known)`` the gradients of parameters may be deferred; they are complete on exit. known: nobody
-    computes with an operation's result but operations, and what a norm has added to a residual is not read again.
+    Within ``backward_pass(known)`` the gradients of parameters may be deferred; they are complete on exit. known:
+    nobody computes with an operation's result but operations, and what a norm has added to a residual is not read
+    again.
     ``with_room(work, has_begun)`` returns what work returns. If memory is full, it frees that of records and tries
     again, unless has_begun() says that something was changed; it raises DeviceMemoryError if that is not enough.
     ``ranks_on_device`` makes a communicator of processes one for arrays on their devices.

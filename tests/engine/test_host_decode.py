@@ -287,7 +287,9 @@ def larger(of):
     of.generator.weight.data, of.generator.bias.data = np.ones((15, 11)), np.where(np.arange(11) == 10, 1e6, 0.0)
 
 
-@pytest.mark.parametrize("change", [doubled, shifted, *NOT_RECORDED.values()], ids=lambda change: getattr(change, "__name__", str(change)))
+@pytest.mark.parametrize(
+    "change", [doubled, shifted, *NOT_RECORDED.values()], ids=lambda change: getattr(change, "__name__", str(change))
+)
 def test_what_cannot_be_recorded_is_left_to_the_layers(change):
     options = (change | {"num_heads": 1, "d_model": 16}) if isinstance(change, dict) else {}
     plain, fast = transformer("plain", **options), transformer("numba", **options)
