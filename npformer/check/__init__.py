@@ -8,15 +8,15 @@ The files in the order in which a user's pair goes through them:
     look                                                 what is asked there: the rest of this list, in this order
     fitness, oracles                                     the witnesses
     behaviour, repeats                                   what else a backward owes
-    verdict, with rounding, sweep, measures and regions  the verdict
+    verdict, with rounding, sweep, plateaus, regions     the verdict
     report                                               the table
 
 ``vacuity`` asks first whether the inputs are fit for a check, and last whether it could have failed. ``walk`` goes over
 regimes and sizes, if that is asked for: ``regimes`` and ``shapes`` change the inputs.
 
 ``causes`` says why a gradient is wrong. ``rounding`` says what rounding explains, in float64 and in fewer digits.
-``adapters`` takes users' classes, files and programs, ``invariants`` holds claims beyond gradients, ``cases``
-npformer's own cases.
+``adapters`` takes users' classes, files and programs, ``invariants`` holds claims beyond gradients, ``kernels`` judges
+files of others, ``derivations`` derivations on paper. ``cases`` has npformer's own cases.
 
 npformer's own cases, claims about a whole model, and the tolerance of a test are imported when they are first asked
 for: a gradient check needs none of them, no layer and no model, and of other packages NumPy alone.

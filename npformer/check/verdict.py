@@ -6,6 +6,9 @@
     CANNOT TELL     the witnesses do not settle the slope: too little precision for a verdict
     PROVES NOTHING  the check could not have failed (``vacuity.py``)
 
+A regime may change a verdict afterwards (``look.rows_of``, ``rounding/float64.py``); kernels in float32 and less have
+rules of their own (``rounding/low_precision.py``).
+
 Only *right* passes. An entry a_i, with the witness's value n_i, is right if both rules hold:
 
     of the tensor   |a_i − n_i| ≤ τ·S + 8(s_i + t_i)          S = max(max|n|, 1e-3·largest entry of the check)

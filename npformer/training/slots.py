@@ -10,6 +10,8 @@ the K/R − 1 that follow, and shares them out to its threads in the same way.
     norm      of the sum: its squares are added in fixed blocks, and those in a tree
     update    Adam's in K parts of the arena that end where blocks do
 
+In the code: ``_leaf``, ``_node``, ``_own_slots``, ``_sum`` over ranks, ``_update``, and there ``Adam.step``.
+
 A thread adds up its leaves as they come, so it has 1 + log₂(K/(R·threads)) arenas of gradients, and a rank one more for
 what arrives. With a sharded optimiser (ZeRO, stage 1: Rajbhandari et al. 2019, arXiv:1910.02054) a
 rank keeps the moments of its own part alone, updates that, and sends the new values in place of the gradients. All of
