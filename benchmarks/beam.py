@@ -22,7 +22,7 @@ def main():
     add_save(parser)
     args = parser.parse_args()
     environment, removed = machine.contenders_environment()
-    about = machine.describe(removed, False, "numpy", ["float32"])
+    about = machine.describe(removed, "numpy", ["float32"])
     try:
         found = list(results(args, environment))
     except ContenderError as error:

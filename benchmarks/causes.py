@@ -167,7 +167,7 @@ def main(argv=None):
         rows.append(row)
         report.progress(f"{len(rows)}: {row['planted']} {row['seed']}: {', '.join(row['named']) or 'nothing'}")
     report.progress("")
-    about = machine.describe([], True, "numpy", ["float32", "float64"])
+    about = machine.describe([], "numpy", ["float32", "float64"])
     head = {"benchmark": "causes", "machine": about, "summary": summary(rows)}
     report.say(page_tables.causes([{"file": "not saved", **head}]), args.json)
     report.finish_rows(head, rows, args)

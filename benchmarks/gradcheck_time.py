@@ -43,7 +43,7 @@ def main():
     parser.add_argument("--only", type=some_of(SECONDS), default=",".join(SECONDS), help="cases (default: all)")
     add_save(parser)
     args = parser.parse_args()
-    about = machine.describe([], True, "numpy", ["float64"])
+    about = machine.describe([], "numpy", ["float64"])
     results = [measured(case, target, args.rounds) for case, target in CASES if case in args.only]
     document = {"benchmark": "gradcheck_time", "machine": about, "rounds": args.rounds, "results": results}
     report.finish(document, args, page_tables.checks)

@@ -26,8 +26,8 @@ def contenders_environment():
     return {name: value for name, value in os.environ.items() if name not in removed}, removed
 
 
-def describe(removed, kept, device, precisions):
-    """Name -> description of the machine and software. kept: variables were not removed on purpose."""
+def describe(removed, device, precisions):
+    """Name -> description of the machine and software; removed: variables of the environment."""
     gpu = {"GPU": _gpu(), "kernels": kernels()} if device == "cupy" else {}
     return {
         "command": command(),

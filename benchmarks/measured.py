@@ -113,7 +113,7 @@ def kept(name, path):
 
 def measured(name):
     """Run one command in the checkout. Returns its document, with standard output and errors as one text."""
-    about = machine.describe([], True, "numpy", ["float32"]) | {"command": COMMANDS[name].words}
+    about = machine.describe([], "numpy", ["float32"]) | {"command": COMMANDS[name].words}
     began, before, own_before = now(), core_seconds(), own_seconds()
     ended = subprocess.run(
         runnable(COMMANDS[name].words), cwd=machine.ROOT, env=os.environ | {"PYTHONUNBUFFERED": "1"}, text=True,

@@ -107,7 +107,7 @@ def answered(parser, results, table, holds=lambda result: True):
     environment, removed = machine.contenders_environment()
     settings = {name: x for name, x in vars(args).items() if name not in ("json", "save", "torch", "budget")}
     head = {"benchmark": parser.prog.rpartition(".")[2], "settings": settings | {"device": "numpy"}}
-    head["machine"] = machine.describe(removed, False, "numpy", ["float32"])
+    head["machine"] = machine.describe(removed, "numpy", ["float32"])
     found = []
     try:
         for result in results(args, environment):

@@ -44,7 +44,7 @@ def main():
     args = parser.parse_args()
     if args.steps % 4:
         parser.error(f"--steps: expected a multiple of 4, got {args.steps}")
-    about = machine.describe([], True, "numpy", ["float32"])
+    about = machine.describe([], "numpy", ["float32"])
     results = [
         row
         for task, kernels in itertools.product(args.task, args.kernels)

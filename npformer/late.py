@@ -1,4 +1,5 @@
-"""What is imported by its name: the only place where a module of npformer is named by a text to be imported.
+"""What is imported by its name: the only place where a module of another part of npformer is named by a
+text to be imported.
 
 Public names are imported when they are first used, so a gradient check does not import the models. And a lower storey
 reaches a higher one by name alone, where the higher one may be left out or would make the lower one slow to import.

@@ -54,7 +54,7 @@ ALONE = {
     "pytest": "pytest_plugin.py",
     "safetensors": ("interop/", "run/"),
     "tensorboardX": "run/sinks.py",
-    "torch": ("check/adapters/torch_pair.py", "check/adapters/torch_pair.py"),
+    "torch": "check/adapters/torch_pair.py",
     "tqdm": ("engine/numba/", "io/progress_bar.py"),
 }
 #: What npformer hands on as parts, not as names of parts.

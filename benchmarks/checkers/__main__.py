@@ -35,7 +35,7 @@ def main(argv=None):
     chosen = [i for i, item in enumerate(items()) if item.list in args.lists and args.only.lower() in item.name.lower()]
     if not chosen:
         parser.error(f"--only: expected a part of a pair's name, got {args.only!r}")
-    about = machine.describe([], True, "numpy", ["float64", "float32", "bfloat16", "float16"])
+    about = machine.describe([], "numpy", ["float64", "float32", "bfloat16", "float16"])
     head = {"benchmark": "checkers", "machine": about, "versions": {}}
     rows = {i: {"list": items()[i].list, "name": items()[i].name, "is_right": items()[i].is_right} for i in chosen}
     for name in args.checkers:

@@ -53,7 +53,7 @@ def main(argv=None):
             report.progress(f"{len(rows)} of {len(chosen)}: {row['list']}, {row['name']}")
     report.progress("")
     report.say(text(rows), args.json)
-    about = machine.describe([], True, "numpy", ["float64", "float32", "bfloat16", "float16"])
+    about = machine.describe([], "numpy", ["float64", "float32", "bfloat16", "float16"])
     report.finish_rows({"benchmark": "corpus", "machine": about, "summary": summary(rows)}, rows, args)
     return 0
 

@@ -21,18 +21,6 @@ KINDS = {
 }
 #: The kinds that each label of a cause stands for, if it is no kind itself.
 FAMILIES = {
-    "drop a term": {"missing term"},
-    "change a sign": {"sign"},
-    "drop a factor": {"missing factor", "factor"},
-    "scale by 2": {"factor"},
-    "swap operands": {"transposed", "sign", "wrong factor"},
-    "drop a transpose": {"transposed"},
-    "shift an axis": {"summed axis"},
-    "sum to mean": {"summed axis"},
-    "flip a choice": {"wrong branch"},
-    "drop the choice": {"wrong branch"},
-    "swap outputs": {"swapped outputs"},
-    "return zero": {"zero"},
     "not zero": {"extra term"},
     "wrong at repeated tokens": {"not accumulated"},
     "wrong at masked positions": {"wrong branch", "wrong place"},

@@ -39,7 +39,7 @@ def main():
     except UsageError as error:
         parser.error(str(error))
     environment, removed = machine.contenders_environment()
-    about = machine.describe(removed, False, "cupy", ["float32", "tf32"])
+    about = machine.describe(removed, "cupy", ["float32", "tf32"])
     setting = Setting(60 * args.minutes[0], args.out, environment, args.against == "torch")
     document = run(chosen, setting, about, lambda text: print(text, flush=True))
     print(f"\n{targets_table(document['targets'])}\n\nwritten: {args.out / 'results.json'}")

@@ -45,7 +45,7 @@ def main(argv=None):
     slowest = max((row["seconds"] for row in rows), default=0.0)
     summary = {"cases": len(rows)} | counts | {"slowest, s": slowest, "left out": dict(left_out)}
     report.say("\n".join(f"{name:<16} {value}" for name, value in summary.items()), args.json)
-    about = machine.describe([], True, "numpy", ["float64"])
+    about = machine.describe([], "numpy", ["float64"])
     report.finish_rows({"benchmark": f"operators, {args.kind}", "machine": about, "summary": summary}, rows, args)
     return 0
 

@@ -111,7 +111,7 @@ def gradcheck(
         raise ConfigError(f"repeat: expected at least 2 runs of the backward, or None for a few, got {repeat}")
     how = CheckOptions(
         seed=seed, elementwise=elementwise, complex_step=complex_step, tolerance=tolerance, structure=structure,
-        allow_length_one=allow_length_one, explain=explain, why=explain, repeat=repeat, device=device, names=names,
+        allow_length_one=allow_length_one, why=explain, repeat=repeat, device=device, names=names,
         constant=constant, reference=reference, precision=precision, accumulate=accumulate, options=options,
     )  # fmt: skip
     if how.is_low and (elementwise is False or tolerance != TOLERANCE):

@@ -33,7 +33,7 @@ def v_curves(
     device: Device | None = None,
     seed: int = 0,
 ) -> list[ErrorCurve]:
-    """A Curve for each row of a report that gradcheck made of target at these inputs, with this seed."""
+    """An ErrorCurve for each row of a report that gradcheck made of target at these inputs, with this seed."""
     checked = Subject(target, inputs, options, device)
     upstreams = random_upstreams(checked, seed)
     directions = random_directions(checked, seed)

@@ -41,7 +41,6 @@ class CheckOptions:
     tolerance: float = TOLERANCE
     structure: str | Mapping[str, str] | None = None
     allow_length_one: bool = False
-    explain: bool = True
     why: bool = True  # look for the causes of errors
     repeat: int | None = None  # runs of the backward; None: a few
     device: Device | None = None

@@ -40,7 +40,7 @@ class Row:
     verdict: str
     note: str = ""
     by_direction: bool = False  # random directions were checked, not elements
-    cause: str = ""  # for a wrong gradient: a label, such as "drop a term"
+    cause: str = ""  # for a wrong gradient: a label, such as "missing term"
     diagnosis: str = ""  # and a sentence
     unjudged: int = 0  # entries too small beside the largest to be judged by themselves
     upstream: int = 0  # index of that upstream gradient

@@ -1,7 +1,7 @@
 """The target of a gradient check: its tensors, its outputs, its gradients.
 
-Whatever is checked, explained or compared runs as a ``Subject``: a pair, a layer or a model, users' classes and code of
-PyTorch, JAX or other processes, which ``adapters`` give these forms.
+Whatever is checked, explained or compared runs as a ``Subject``: a pair, a layer or a model. ``adapters`` give users'
+classes, and code of PyTorch, JAX or other processes, one of these forms.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from npformer.check.subject import Subject
 from npformer.errors import ConfigError, ShapeError
 from npformer.typing import Shape, Tensors
 
-#: A scaled error of 1 is a gradient twice too large; half of that is the widest useful tolerance.
+#: A scaled error of 1 is a gradient twice too large; a tenth of that is the widest useful tolerance.
 WIDEST_TOLERANCE = 0.1
 
 

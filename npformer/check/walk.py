@@ -107,7 +107,7 @@ class Walk:
 
     def __init__(self, target: Any, ready: Sequence[Any], how: CheckOptions, check: Check) -> None:
         self._target, self._check = target, check
-        self._how = replace(how, why=False, explain=True, allow_length_one=True, repeat=None, in_regime=True)
+        self._how = replace(how, why=False, allow_length_one=True, repeat=None, in_regime=True)
         forward = target[0] if isinstance(target, tuple) else target.forward
         names = list(how.names or parameter_names(forward, len(ready)))
         self._point = NamedInputs.of(ready, names, how.options)

@@ -22,7 +22,8 @@ from npformer.layers import DecodeState
 from npformer.typing import Array, HostArray
 
 LENGTH_PENALTY = 0.6  # the default α
-#: ``Engine.search`` of a model: (tokens, state, (log P, greedy, room, best, longest), count, eos_id) -> rows, tokens.
+#: ``FastEngine.search`` of a model: (tokens, state, (log P, greedy, room, best, longest), count, eos_id) -> (rows,
+#: tokens).
 Search: TypeAlias = Callable[
     [HostArray, DecodeState, tuple[HostArray, ...], int, int], tuple[HostArray, HostArray] | None
 ]

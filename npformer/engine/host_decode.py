@@ -41,7 +41,7 @@ _here = _Here()
 
 
 def parts_of_texts(model: Transformer | Decoder, texts: int) -> int:
-    """``Engine.parts_of_texts``: those of a model that is not npformer's are decoded one after the other."""
+    """``FastEngine.parts_of_texts``: those of a model that is not npformer's are decoded one after the other."""
     engine = capabilities_of(model)
     if texts <= FEW or texts * model.arena.values.size < WORTH_SHARING or _records_of(model) is None:
         return 1
@@ -49,7 +49,7 @@ def parts_of_texts(model: Transformer | Decoder, texts: int) -> int:
 
 
 def in_threads(model: Transformer | Decoder, texts: int, loops: Sequence[Iterator[None]]) -> None:
-    """``Engine.decode_at_once``."""
+    """``FastEngine.decode_at_once``."""
     several, failed = 1 < len(loops) <= parts_of_texts(model, texts), list[bool]()
 
     def run(loop: Iterator[None]) -> None:
@@ -105,7 +105,7 @@ def step(model: Transformer | Decoder, tokens: Array, state: DecodeState) -> Arr
 def likeliest(
     model: Transformer | Decoder, tokens: Array, state: DecodeState, going: HostArray, count: int, eos_id: int
 ) -> HostArray | None:
-    """``Engine.likeliest``; the steps stop once all rows have ended."""
+    """``FastEngine.likeliest``; the steps stop once all rows have ended."""
     chosen: HostArray = np.empty((min(count, state.max_len - state.length), state.batch), np.int64)
     recorded = _recorded(model, state, tokens, "likeliest", (chosen,))
     if recorded is None:
@@ -123,7 +123,7 @@ def search(
     count: int,
     eos_id: int,
 ) -> tuple[HostArray, HostArray] | None:
-    """``Engine.search``."""
+    """``FastEngine.search``."""
     log_p, greedy, room, *limits = beams
     if room.max() > log_p.shape[1]:
         return None

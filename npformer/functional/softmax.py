@@ -21,7 +21,7 @@ its scores by √D (``attention.py``), and why the loss goes back through softma
 
 A model computes softmax inside attention and cross-entropy. So the kernels of attention and of cross-entropy make it
 fast: on a CPU the files attention* and cross_entropy* of ``backend/numpy`` and ``engine/numba``, on a GPU those of
-``engine/cuda``. Only a GPU has a kernel for softmax alone, ``engine/cuda/softmax.cu``.
+``engine/cuda``.
 
 Source: Bridle 1990, "Probabilistic interpretation of feedforward classification network outputs".
 """

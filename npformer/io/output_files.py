@@ -31,7 +31,7 @@ def _name_place(path: Path, option: str) -> Iterator[None]:
 def expect_place(path: Path, option: str, mark: bytes) -> None:
     """Raise OutputError unless a file may be written at path: to a free name, or in the place of npformer's own file.
 
-    own are the bytes that tell such a file, as OWN_JSON.
+    mark: the bytes that tell such a file, as OWN_JSON.
     """
     with _name_place(path, option):
         if not path.name or path.is_dir():

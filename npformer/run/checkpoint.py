@@ -156,7 +156,7 @@ def _storable(array: HostArray) -> HostArray:
 def _encode(step: int, arrays: Tensors, state: dict[str, Any], score: float | None) -> dict[str, bytes]:
     """The two files of a checkpoint, by name."""
     data = safetensors.numpy.save(dict(arrays))
-    check = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "complex": []}  # the format's; none here
+    check = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     document = {"format": FORMAT, "step": step, "score": score, "arrays": check, "state": state}
     try:
         return {ARRAYS: data, STATE: seal(document)}

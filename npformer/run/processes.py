@@ -45,7 +45,10 @@ TO_JOIN = 120.0  # seconds from a process's first word until MPI has connected a
 
 
 def launch(count: int, words: Sequence[str]) -> int:
-    """Run the command of these words in so many processes of MPI. Returns the exit code. Raises ConfigError without."""
+    """Run the command of these words in so many processes of MPI; returns the exit code.
+
+    Raises ConfigError if there is no MPI.
+    """
     import npformer
 
     start = starting(count)
@@ -108,7 +111,7 @@ class _Ranks:
 
     @contextmanager
     def told_of_signals(self) -> Iterator[None]:
-        """Within this, the first process is told of signals: at the first it stops in order, at the second at once.
+        """Within this context the first process is told of signals: one stops it in order, a second at once.
 
         A third one ends the launcher, and so does the first until MPI has connected all.
         """

@@ -77,7 +77,7 @@ def _as_rank(info: RankInfo, train: Train) -> int:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Within this nothing is shown: the first rank speaks for all, and warns, and shows bars."""
+    """Within this context nothing is shown: the first rank speaks for all, and warns, and shows bars."""
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         yield
 

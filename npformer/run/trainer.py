@@ -187,7 +187,7 @@ class Trainer:
         return evaluate_task(self.step.model, self.task, count, self.step.scatter)
 
     def expect_finite(self, evaluation: Evaluation) -> Evaluation:
-        """found, or DivergedError if its loss is not finite: the last update broke the model."""
+        """The evaluation, or DivergedError if its loss is not finite: the last update broke the model."""
         if not math.isfinite(evaluation.loss):
             raise self._diverged(
                 f"a finite held-out loss, got {evaluation.loss}", min(self._finite_at, self.step.step_number - 1)
@@ -210,7 +210,6 @@ class Trainer:
         evaluates, saves = (last or number % often == 0 for often in (every.evaluate, every.save))
         if evaluates or saves:
             self.step.model.backend.device.synchronize()
-        if evaluates or saves:
             self._look_and_save(number, evaluates, saves, last)
 
     def _look_and_save(self, number: int, evaluates: bool, saves: bool, last: bool) -> None:

@@ -347,7 +347,7 @@ def test_threads_do_not_keep_a_program_alive():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of a program with threads: that is what is tried
+@pytest.mark.filterwarnings("ignore:.*fork")  # of a program with threads: that is what is tried
 @pytest.mark.parametrize("in_a_job", [False, True])
 def test_a_forked_child_has_its_own_threads(in_a_job):
     pool = ThreadPool(2)

@@ -6,8 +6,6 @@ at which a change must hold. ``search._best`` keeps the change that mends most, 
 that line and the pattern.
 """
 
-from npformer.check.causes.elsewhere import Elsewhere
-from npformer.check.causes.search import Repair, SearchTarget, repairs_of
-from npformer.check.causes.trial import plain
+from npformer.check.causes.search import SearchTarget, repairs_of
 
-__all__ = ["Elsewhere", "Repair", "SearchTarget", "plain", "repairs_of"]
+__all__ = ["SearchTarget", "repairs_of"]

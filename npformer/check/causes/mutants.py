@@ -11,7 +11,7 @@
     return zero       return a, b → return a, 0·b
 
 These are the mistakes people make in a backward pass. A check that misses one that changes a
-gradient has a hole, and a wrong gradient that equals one of them is explained by it.
+gradient has a hole. The grader explains a learner's gradient that equals one.
 """
 
 from __future__ import annotations
@@ -69,12 +69,6 @@ def nested_mutants(function: Function) -> list[Mutant]:
             for mutant in nested_mutants(part):
                 all_mutants.append(replace(mutant, build=_built(function, _code(function, code), {name: mutant.build})))
     return all_mutants
-
-
-def rebuilt(function: Function, instead: Mapping[str, Any]) -> Function:
-    """The function, with other functions for some of the names that it uses."""
-    built: Function = _built(function, _code(function, function.__code__), instead)
-    return built
 
 
 class _Version(NamedTuple):

@@ -131,8 +131,8 @@ def repairs_of(
 ) -> tuple[list[Repair], list[str]]:
     """The changes that make the wrong tensors right, one or two; and remarks if tensors are left.
 
-    The remarks are hints, and why no change was repairs. is_brief: only simple changes are tried. trials: the functions
-    that may be at fault; by default those of the point's subject.
+    The remarks are hints, and say why no change was found. is_brief: only simple changes are tried. trials: the
+    functions that may be at fault; by default those of the point's subject.
     """
     trials = trials or trials_of(point.subject, point.upstreams)
     mains = [(trial, source) for trial in trials if (source := source_of(trial.function))][:MOST_FUNCTIONS]

@@ -131,12 +131,11 @@ _OUTER, _NO_ARGUMENTS = "_outer_", ast.arguments([], [], None, [], [], None, [])
 
 
 def is_installed(function: Any, kind: type | None = None) -> bool:
-    """Whether a function, or the class that it is a method of, is from a library, Python's or npformer's."""
+    """Whether a function is from a library: from Python's, or from npformer's and no method of another's class."""
     file = PurePath(function.__code__.co_filename)
     libraries = map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))
-    return str((kind or function).__module__).startswith("npformer.") or any(
-        file.is_relative_to(place) for place in libraries
-    )
+    is_ours = all(str(each.__module__).startswith("npformer.") for each in (function, kind or function))
+    return is_ours or any(file.is_relative_to(place) for place in libraries)
 
 
 def source_of(backward: Callable[..., Any]) -> Source | None:

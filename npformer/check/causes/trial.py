@@ -39,11 +39,11 @@ def plain(checked: Subject) -> Subject:
 def trials_of(checked: Subject, upstreams: Sequence[Upstream]) -> list[Trial]:
     """The functions that may be at fault: of a pair the backward, of an object the methods named …backward.
 
-    None if the check cannot be repeated.
+    Empty if the check cannot be repeated.
     """
     if checked.is_pair:
         return _of_pair(checked, upstreams)
-    return list(_of_methods(checked, upstreams)) if not checked.is_pair else []
+    return list(_of_methods(checked, upstreams))
 
 
 def _of_pair(checked: Subject, upstreams: Sequence[Upstream]) -> list[Trial]:

@@ -141,7 +141,7 @@ class _Noise:
         self._subject = checked.of(self._phased)
         self._claims = [self._drawn(partial(self._pulled, r)) for r in look.upstreams]
         if not self._phased.is_carried or not all(self._claims):
-            points = Jitter(Oracle(checked, look.upstreams), seed, DRAWS).points
+            points = Jitter(Oracle(checked, look.upstreams), seed).points
             moved = [[gradients[k] for _, _, gradients in points] for k in range(len(look.upstreams))]
             self._claims = [
                 [{name: c[name] + SCALE * (draw[name] - c[name]) for name in draw} for draw in draws]

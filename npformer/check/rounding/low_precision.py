@@ -379,7 +379,7 @@ class _Comparison:
         self._reference = Reference(
             how.reference, kernel.inputs, how.options, how.device, kernel.checked.input_names, how.structure
         )
-        shapes = [[y.shape for y in called.outputs({})] for called in (self._kernel.checked, self._reference.subject)]
+        shapes = [[y.shape for y in one.outputs({})] for one in (kernel.checked, self._reference.subject)]
         if shapes[0] != shapes[1]:
             raise ConfigError(f"reference: expected outputs of the kernel's shapes, {shapes[0]}, got {shapes[1]}")
         self._notes: list[str] = []
@@ -418,7 +418,7 @@ class _Comparison:
 
     def _reference_in_float64(self) -> tuple[dict[str, tuple[str, str]], list[str]]:
         """(verdict, note) of each tensor that the reference itself cannot be right about, and its problems."""
-        reference, how = self._reference, replace(self._how, explain=True, why=False)
+        reference, how = self._reference, replace(self._how, why=False)
         if reference.has_backward:
             how = replace(how, names=self._kernel.checked.input_names, allow_length_one=True)
             report = at_one_point(reference.target, self._kernel.inputs, how)

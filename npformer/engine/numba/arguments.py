@@ -34,7 +34,6 @@ Vector = Annotated[Array, InMemory(1)]
 OutVector = Annotated[Array, InMemory(1, written=True)]
 Rows = Annotated[Array, InMemory(2)]
 OutRows = Annotated[Array, InMemory(2, written=True)]
-OutCube = Annotated[Array, InMemory(3, written=True)]
 Matrix = Annotated[Array, InMemory(2, layout="A")]  # a factor of a product
 OutMatrix = Annotated[Array, InMemory(2, layout="A", written=True)]
 Heads = Annotated[Array, InMemory(4, layout="A")]  # (B, H, T, D), factors of products

@@ -72,7 +72,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """One number of a gradient, explained. ``to_dict`` is its JSON, ``text.lines`` its text."""
+    """One number of a gradient, explained. ``to_dict`` is its JSON, ``lines`` its text."""
 
     name: str
     at: str

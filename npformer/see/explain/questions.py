@@ -174,9 +174,9 @@ def _ends(name: str, what: str) -> Question:
 
 def _mutant() -> Question:
     chosen = next(each for each in mutant_cases() if each.op == "linear" and each.mutant.operator == "swap operands")
-    fate = judge(chosen, get_backend("numpy", dtype="float64", kernels="plain", threads=1)).outcome
+    outcome = judge(chosen, get_backend("numpy", dtype="float64", kernels="plain", threads=1)).outcome
     text = f"{chosen.mutant.describe()}, and the weight is no square. What does the check make of it?"
-    return Question(text, frozenset({fate}), (KILLED, CRASHED, EQUIVALENT))
+    return Question(text, frozenset({outcome}), (KILLED, CRASHED, EQUIVALENT))
 
 
 def _rows() -> Question:

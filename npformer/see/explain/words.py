@@ -1,8 +1,7 @@
 """A number in words: which feature, head, token or position it belongs to, and what its arrays are called.
 
-Why a product is exactly 0: padding, a mask, a closed gate, dropout, another token. Each reason is looked up.
-
-A gradient may be 0 for reasons that lie nearer to the loss; then the product says only that, and ``--up`` goes there.
+And why a product is exactly 0: padding, a mask, a closed gate, dropout, another token. Each reason is looked up. A
+gradient may be 0 for reasons that lie nearer to the loss; then the product says only that, and ``--up`` goes there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What a trace's page tells of each number: the products that made it, the uses that its gradient is, its witnesses.
 
 Products: the lines are read as ``npformer explain`` reads them (``explain/products.py``). A gradient whose line is not
-read is the sum of its terms with each entry of dy, from the pair's own backward, fed one entry at a time
-(``explain/products.py``).
+read is the sum of its terms with each entry of dy, from the pair's own backward, fed one entry at a time.
 
 Uses: the gradient of a number is the sum over all its uses. Layers move, add and scale gradients between operations, so
 where each entry of a returned gradient arrives is found by runs in which it is marked (``explain/graph.py``). Each list

@@ -103,8 +103,8 @@ def trace(
     the model's configuration, if there is one) and label_smoothing describe. upstream: the gradient of the output
     instead, an array or a tuple; without both it is random, drawn from seed.
     name: the title. tokens: shown labels of the positions, by the name of a sequence, such as "source"; as
-    "pieces" one row, what each id is called. lines: also
-    record the values after each source line. limit: the most bytes of distinct arrays.
+    "pieces" one row, what each id is called. lines: also record the values after each source line. limit: the most
+    bytes of distinct arrays.
 
     Raises ConfigError if the trace would be larger than limit, and says how large and what to make smaller; what
     ``npf.gradcheck`` raises for targets and inputs that do not fit.
