@@ -155,7 +155,7 @@ def test_a_command_is_measured_and_kept(monkeypatch, tmp_path, call, refused):
 
 def test_a_result_says_which_command_and_commit(monkeypatch, tmp_path):
     monkeypatch.setattr(machine.sys, "orig_argv", ["/usr/bin/python3", "-m", "benchmarks.decode", "--size", "a b"])
-    about = machine.describe([], True, "numpy", ["float32"])
+    about = machine.describe([], "numpy", ["float32"])
     assert about["command"] == "python -m benchmarks.decode --size 'a b'"
     assert re.fullmatch(r"[0-9a-f]{10}(?: and changes)?|unknown", about["commit"])
     monkeypatch.setattr(machine, "ROOT", tmp_path)
