@@ -25,7 +25,7 @@ from npformer.models.inputs import token_ids
 from npformer.typing import Array, HostArray
 
 MOST = 64  # records of a model and a thread
-FEW, WORTH_SHARING = 4, 1 << 20  # texts, and products of two numbers in a step
+FEW_TEXTS, WORTH_SHARING = 4, 1 << 20  # texts, and products of two numbers in a step
 
 
 class _Here(threading.local):
@@ -43,7 +43,7 @@ _here = _Here()
 def parts_of_texts(model: Transformer | Decoder, texts: int) -> int:
     """``FastEngine.parts_of_texts``: those of a model that is not npformer's are decoded one after the other."""
     engine = capabilities_of(model)
-    if texts <= FEW or texts * model.arena.values.size < WORTH_SHARING or _records_of(model) is None:
+    if texts <= FEW_TEXTS or texts * model.arena.values.size < WORTH_SHARING or _records_of(model) is None:
         return 1
     return min(engine.threads, texts // 2)
 
@@ -213,7 +213,7 @@ class Records:
         embedding = model.tgt_embedding if isinstance(model, Transformer) else model.embedding
         if kind != "step" and model.generator.bias.data.shape[0] > embedding.weight.data.shape[0]:
             return None  # it might choose a token that has no vector
-        helps = capabilities_of(model).threads > 1 and state.batch <= FEW
+        helps = capabilities_of(model).threads > 1 and state.batch <= FEW_TEXTS
         is_worth = helps and state.batch * model.arena.values.size >= WORTH_SHARING
         widest = max(parameter.data.shape[-1] for _, parameter in model.named_parameters()) if is_worth else 0
         step = self._parts.Step(state.batch, 3 * widest)  # queries, keys and values are computed at once

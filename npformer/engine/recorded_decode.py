@@ -36,7 +36,7 @@ from npformer.typing import Array, HostArray
 LOOK = 8  # tokens of a row that are chosen before the host looks whether all rows have ended
 READ, SOURCE = 64, 16  # positions that an attention reads at least; sources are as long as a multiple of this
 ROOMS, SHARE = 8, 0.125  # kept for a model, and of the memory of its device; the newest one in any case
-FEW = 32  # buffers for n sources also serve fewer: at least n/4 of them, or any if n is at most this
+FEW_SOURCES = 32  # buffers for n sources also serve fewer: at least n/4 of them, or any if n is at most this
 #: model -> (the version for which something was prepared, what).
 Prepared: TypeAlias = "WeakKeyDictionary[Any, tuple[int, Any]]"
 of_state = attrgetter("positions", "visible", "layers", "memory_mask")
@@ -149,7 +149,7 @@ class Rooms:
         """Move the arrays of state to a room that no other state uses."""
         shape, sources = _shape_of(state), state.batch // state.together
         free = [room for room in self.rooms if room.shape == shape and (room.owner() is None or room.owner() is state)]
-        fitting = [room for room in free if sources <= room.sources <= max(4 * sources, FEW)]
+        fitting = [room for room in free if sources <= room.sources <= max(4 * sources, FEW_SOURCES)]
         if not fitting:
             self.made += 1
             fitting = [Room(self, state)]

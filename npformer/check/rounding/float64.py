@@ -92,7 +92,7 @@ def _along(direction: HostArray, gradient: HostArray) -> float:
     return float(np.sum(direction[moved] * gradient[moved]))
 
 
-#: Of what was drawn: a right entry is beyond it once in some thousand times.
+#: In standard deviations of what was drawn: a right entry is beyond it once in some thousand times.
 LIMIT = 6.0
 #: Roundings are drawn so many times as large, since float64 itself holds none of the right size, and divided again.
 SCALE = 8

@@ -49,7 +49,7 @@ from npformer.check.one_point import at_one_point
 from npformer.check.oracles import Oracle
 from npformer.check.repeats import Repeats
 from npformer.check.report import KINK, RIGHT, UNCLEAR, WRONG, Report, Row
-from npformer.check.rounding.float64 import LOST
+from npformer.check.rounding.float64 import DRAWS, LIMIT, LOST
 from npformer.check.rounding.formats import Format, format_named, format_of, rounded
 from npformer.check.rounding.reference import Places, Reference, moved
 from npformer.check.rounding.stochastic import Level, Rounding
@@ -61,9 +61,6 @@ from npformer.io.percent import percent
 from npformer.typing import HostArray, HostArrays
 
 POINTS = 12
-DRAWS = 8
-#: m is not rounding beyond so many standard deviations.
-LIMIT = 6.0
 #: Of u·|n|: a constant and a result that are rounded once each.
 ONCE = 1.5
 #: Of B and S.
@@ -552,8 +549,6 @@ class _Comparison:
         return Row(tensor, a.shape, a.size, np.nan, np.nan, place, float(a[place]), np.nan, 1.0, shown, why)
 
 
-#: Of an entry, or of a tensor's largest one: a wider limit decides nothing.
-TOO_WIDE = 0.2
 LAMBDA = 4.0
 NO_REFERENCE = (
     "no reference: differences of the {} forward itself decide; reference=(a float64 pair or forward) tells more"
@@ -581,8 +576,8 @@ def by_own_forward(checked: Subject, upstream: Upstream, claimed: HostArrays, pr
         scale, off = scale_of(n, most), np.abs(a - n)
         share = np.where(off == 0, 0.0, off / np.where(limit == 0, 1.0, limit))
         place = worst_at(share)
-        told = float(np.sum(np.square(n[limit <= TOO_WIDE * np.abs(n)])))  # by entries at which zeros would be WRONG
-        is_told = told >= 0.5 * float(np.sum(np.square(n))) or max_abs(limit) <= TOO_WIDE * scale
+        told = float(np.sum(np.square(n[limit <= TOO_COARSE * np.abs(n)])))  # by entries at which zeros would be WRONG
+        is_told = told >= 0.5 * float(np.sum(np.square(n))) or max_abs(limit) <= TOO_COARSE * scale
         verdict = WRONG if not share[place] <= 1 else RIGHT if is_told else UNCLEAR
         note = f"in {precision.name}, {percent(float(share[place]), 0)} of what that allows"
         if verdict == UNCLEAR:

@@ -44,7 +44,7 @@ from npformer.engine.numba.rows import as_rows
 from npformer.engine.numba.work_sharing import SLOTS, few_rows_by_two, help_with_rows, invite
 from npformer.typing import Array, HostArray
 
-WORTH_SHARING = 1 << 14  # numbers of a weight
+LARGE_WEIGHT = 1 << 14  # numbers of a weight
 TOKEN, GOES_ON, PLACE, STOPS, MADE = 0, 1, 3, 4, 5
 
 
@@ -92,7 +92,7 @@ class Step:
         return True
 
     def _few(self, x: Array, weight: Array, bias: Array, zeros: bool, y: Array) -> None:
-        if y.size <= self._half.size and weight.size >= WORTH_SHARING:
+        if y.size <= self._half.size and weight.size >= LARGE_WEIGHT:
             few_rows_by_two(x, weight, bias, zeros, y, self._shared, self._half)
         else:
             few_rows(x, weight, bias, zeros, y)

@@ -26,12 +26,11 @@ from npformer.check.subject import NOTHING_REPLACED, Upstream
 from npformer.check.verdict import TOLERANCE, Judge
 from npformer.errors import ConfigError
 from npformer.io.terminal import counted
+from npformer.see.explain.entries import Index
 from npformer.see.record.calls import Call, Hooks, Moving, inputs_of, shown_name
+from npformer.see.record.document import aliases_of
 from npformer.see.record.recording import Recording
 from npformer.typing import HostArray, HostArrays, Tensors
-
-#: An integer, or an array (E,) for many entries at once, for each axis.
-Index = tuple[Any, ...]
 
 FORM = (
     "NAME[INDEX], such as encoder.layers.0.norm1.gamma[2], or NAME@output[INDEX] for what a layer or operation returned"
@@ -134,11 +133,6 @@ def _in_tensors(session: Recording, name: str) -> GradientAddress:
     if name in aliases:
         raise ConfigError(f"--at {name}: expected the first name of a tied parameter, {aliases[name]}, got another one")
     raise ConfigError(f"--at: expected a parameter or an input, got {name!r}; {_nearest(name, tensors)}")
-
-
-def aliases_of(target: Any) -> dict[str, tuple[str, ...]]:
-    """Parameter -> its further names, if it is tied."""
-    return {name: others for name, _, others in target.owned_parameters()}
 
 
 def _in_call(session: Recording, name: str) -> GradientAddress:

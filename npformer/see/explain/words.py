@@ -15,9 +15,10 @@ from npformer.io.printable import visible
 from npformer.layers import BatchNorm, Embedding, FeedForward, LayerNorm, LearnedPositions, Linear, MultiHeadAttention
 from npformer.layers.positions import RelativeBias
 from npformer.see.explain.entries import Index, Spot
-from npformer.see.explain.number import GradientAddress, aliases_of
+from npformer.see.explain.number import GradientAddress
 from npformer.see.explain.products import Factor, Term
 from npformer.see.record.calls import Call, layers_in, shown_name
+from npformer.see.record.document import aliases_of
 from npformer.see.record.recording import LOSS, Recording
 from npformer.typing import HostArray
 

@@ -258,7 +258,7 @@ def document_of(
 
 def _parameters(recording: Recording, arrays: Arrays) -> list[ParameterOf]:
     named, values = recording.checked.parameters, recording.checked.tensors
-    other = _aliases(recording.target)
+    other = aliases_of(recording.target)
     return [
         ParameterOf(
             name=name,
@@ -270,7 +270,7 @@ def _parameters(recording: Recording, arrays: Arrays) -> list[ParameterOf]:
     ]
 
 
-def _aliases(target: Any) -> dict[str, list[str]]:
+def aliases_of(target: Any) -> dict[str, list[str]]:
     """Parameter -> its further names, if it is tied."""
     owned = target.owned_parameters() if isinstance(target, Layer) else ()
     return {name: list(others) for name, _, others in owned}

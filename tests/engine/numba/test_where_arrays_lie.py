@@ -90,7 +90,7 @@ def moving(monkeypatch):
     monkeypatch.setattr(HostDriver, "record", record)
     monkeypatch.setattr(work_sharing.helper, "invite", lambda job, shared: None)
     monkeypatch.setattr(host_decode, "WORTH_SHARING", 0)
-    monkeypatch.setattr(decoding, "WORTH_SHARING", 1000)
+    monkeypatch.setattr(decoding, "LARGE_WEIGHT", 1000)
     return seen
 
 
