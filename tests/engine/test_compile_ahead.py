@@ -94,7 +94,7 @@ USES = {"greedy": greedy, "beams": partial(beam_search, beam=2)}
 def test_compile_ahead_covers_the_kernels_that_decoding_calls(of, asked, called, monkeypatch):
     use, name = of
     monkeypatch.setattr(host_decode, "WORTH_SHARING", 0)
-    monkeypatch.setattr(decoding, "WORTH_SHARING", 0)
+    monkeypatch.setattr(decoding, "LARGE_WEIGHT", 0)
     monkeypatch.setattr(work_sharing, "MOST_LOOKS", 1)
     monkeypatch.setattr(work_sharing.helper, "invite", lambda job, shared: job())
     model = build(name)

@@ -54,7 +54,7 @@ def threads(request, monkeypatch):
     """Steps of one thread, and of two; models are small in tests, and two threads would not share them."""
     if request.param == "shared":
         monkeypatch.setattr(host_decode, "WORTH_SHARING", 0)
-        monkeypatch.setattr("npformer.engine.numba.decoding.WORTH_SHARING", 0)
+        monkeypatch.setattr("npformer.engine.numba.decoding.LARGE_WEIGHT", 0)
 
 
 @pytest.fixture(autouse=True)
