@@ -1,8 +1,8 @@
 """Where arrays live and which kernels compute: the table of operations, devices, and the arena.
 
-To see how an operation is made fast, open the file of its name in ``numpy``, ``numba`` or ``cuda``. ``select`` chooses
-the folder of kernels, ``ops`` is the table that they enter, and ``fallback`` chooses between a kernel and the plain
-pair by the dtype of each call. ``cuda`` holds the kernels of a GPU, ``cupy`` its memory and launches.
+To see how an operation is made fast, open the file of its name in ``numpy``, or in ``numba`` or ``cuda`` of
+``npformer/engine``. ``select`` chooses the folder of kernels, ``ops`` is the table that they enter, and ``fallback``
+chooses between a kernel and the plain pair by the dtype of each call. ``cupy`` has the arrays of a GPU.
 """
 
 from npformer.backend.arena import Arena, Segment, SegmentRun

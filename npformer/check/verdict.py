@@ -6,8 +6,9 @@
     CANNOT TELL     the witnesses do not settle the slope: too little precision for a verdict
     PROVES NOTHING  the check could not have failed (``vacuity.py``)
 
-A regime may change a verdict afterwards (``look.rows_of``, ``rounding/float64.py``); kernels in float32 and less have
-rules of their own (``rounding/low_precision.py``).
+At doubtful places ``sweep.py`` and ``plateaus.py`` are asked. Afterwards a regime may change a verdict
+(``look.rows_of``, ``rounding/float64.py``), and runs that differ take it away (``look.without_verdict``); kernels in
+float32 and less have rules of their own (``rounding/low_precision.py``).
 
 Only *right* passes. An entry a_i, with the witness's value n_i, is right if both rules hold:
 

@@ -10,7 +10,8 @@ the K/R − 1 that follow, and shares them out to its threads in the same way.
     norm      of the sum: its squares are added in fixed blocks, and those in a tree
     update    Adam's in K parts of the arena that end where blocks do
 
-In the code: ``_leaf``, ``_node``, ``_own_slots``, ``_sum`` over ranks, ``_update``, and there ``Adam.step``.
+A leaf lies in its thread's arena; the first thread's is the model's own, which Adam reads. In the code: ``_leaf``,
+``_node``, ``_own_slots``, ``_sum`` over ranks, ``_update``, and there ``Adam.step``.
 
 A thread adds up its leaves as they come, so it has 1 + log₂(K/(R·threads)) arenas of gradients, and a rank one more for
 what arrives. With a sharded optimiser (ZeRO, stage 1: Rajbhandari et al. 2019, arXiv:1910.02054) a

@@ -2,8 +2,8 @@
 
 ``diagnosis.py`` asks. ``search.py`` tries the changes of the user's own source that ``edits.py`` proposes: one that
 makes the check right names the mistake. ``patterns.py`` reads the error itself. ``elsewhere.py`` has the other points
-at which a change must hold. ``search._best`` keeps the change that mends most, and ``diagnosis`` chooses between
-that line and the pattern.
+at which a change must hold. ``search._best`` keeps the first change that mends all wrong tensors, else the one that
+mends most, and ``diagnosis`` chooses between that line and the pattern.
 """
 
 from npformer.check.causes.search import SearchTarget, repairs_of

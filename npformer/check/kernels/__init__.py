@@ -3,6 +3,6 @@
 The files in the order in which a kernel goes through them:
 
     files           what is judged, against which reference
-    judging         the verdict, and its cause
+    judging         the verdict on a file, from the checks of its numbers, and its cause
     process         the kernel in a process of its own
 """
