@@ -1,7 +1,7 @@
 """Where arrays live and which kernels compute: the table of operations, devices, and the arena.
 
 To see how an operation is made fast, open the file of its name in ``numpy``, or in ``numba`` or ``cuda`` of
-``npformer/engine``. ``select`` chooses the folder of kernels, ``ops`` is the table that they enter, and ``fallback``
+the engine. ``select`` chooses the folder of kernels, ``ops`` is the table that they enter, and ``fallback``
 chooses between a kernel and the plain pair by the dtype of each call. ``cupy`` has the arrays of a GPU.
 """
 
