@@ -24,6 +24,7 @@ from npformer.typing import HostArray, HostArrays, Tensors
 #: The upstream gradient: one array for each output.
 Upstream = tuple[HostArray, ...]
 NOTHING_REPLACED: Tensors = MappingProxyType({})
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 #: A watcher's arguments after a backward: the present inputs, the present upstream gradient, and a function
 #: that runs the backward again on the same cache.
@@ -65,7 +66,7 @@ class Subject:
         self,
         target: Any,
         inputs: Sequence[Any],
-        options: Mapping[str, Any] = NOTHING_REPLACED,
+        options: Mapping[str, Any] = NO_OPTIONS,
         device: Device | None = None,
         names: Sequence[str] | None = None,
         dtype: str = "float64",
@@ -93,9 +94,9 @@ class Subject:
         self._points = {key: _generic_point(x) if moved else x for key, x in points.items()}
         with self._parameters_as(dtype):
             self._values = {name: host64(p.data, device, name) for name, p in self.parameters.items()}
-        self.which: frozenset[str] = frozenset()  # tensors that are symmetric over their last two axes
+        self.symmetric_names: frozenset[str] = frozenset()  # tensors that are symmetric over their last two axes
         if structure is not None:
-            self.which = _symmetric(self.tensors, structure)
+            self.symmetric_names = _symmetric(self.tensors, structure)
 
     @property
     def is_pair(self) -> bool:
@@ -104,7 +105,8 @@ class Subject:
 
     def of(self, target: Any, dtype: str | None = None) -> Subject:
         """Another target at the same inputs and options."""
-        inputs, structure = self.inputs.mapped(lambda leaf: leaf.value), dict.fromkeys(self.which, "symmetric")
+        inputs = self.inputs.mapped(lambda leaf: leaf.value)
+        structure = dict.fromkeys(self.symmetric_names, "symmetric")
         return Subject(
             target, inputs, self.options, self.device, self._names, dtype or self._dtype, structure=structure or None
         )
@@ -121,29 +123,35 @@ class Subject:
         other._points = {key: moved(x) for key, x in self._points.items()}
         with other._parameters_as(self._dtype):
             other._values = {name: host64(p.data, self.device) for name, p in self.parameters.items()}
-        other.which = self.which
+        other.symmetric_names = self.symmetric_names
         return other
 
     @property
     def kept(self) -> list[int]:
+        """Positions of the outputs that are floating-point numbers: those of ``outputs``, after the first forward."""
         return [i for i, kind in enumerate(self.kinds) if "float" in kind or "complex" in kind]
 
     @cached_property
     def fixed(self) -> HostArrays:
+        """Where a tensor is not finite: such entries are neither moved nor judged. Tensors without any are left out."""
         return {name: ~np.isfinite(x) for name, x in self.tensors.items() if not np.all(np.isfinite(x))}
 
     @property
     def tensors(self) -> HostArrays:
+        """float64 copies of everything differentiable, with a Python float if backward returns a gradient for it."""
         return self.symmetric(self.inputs.tensors | self._values)
 
     def symmetric(self, tensors: Tensors) -> HostArrays:
         """The tensors or gradients, symmetric where that is declared; a gradient of another shape is refused later."""
-        return {
-            name: (x + np.swapaxes(x, -1, -2)) / 2 if name in self.which and x.shape[-1:] == x.shape[-2:-1] else x
-            for name, x in tensors.items()
-        }
+        declared = {name: tensors[name].shape for name in self.symmetric_names & tensors.keys()}
+        square = {name for name, shape in declared.items() if shape[-1:] == shape[-2:-1]}
+        return {name: (x + np.swapaxes(x, -1, -2)) / 2 if name in square else x for name, x in tensors.items()}
 
     def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
+        """The forward's outputs, with some tensors replaced (complex numbers allowed), each in its own shape.
+
+        Raises ConfigError if none is of floating-point numbers, DTypeError if one is complex for real tensors.
+        """
         replaced = self._at(replaced)
         with self._with(replaced):
             every = host_copies(self._forwarded(replaced)[1], self.device)
@@ -162,6 +170,10 @@ class Subject:
         replaced: Tensors = NOTHING_REPLACED,
         watcher: Watcher | None = None,
     ) -> HostArrays:
+        """The analytic gradient of each tensor, given that of each output; both have the shape of what they are of.
+
+        Raises BackwardFailed for whatever the backward raises, but for what says that it cannot be checked like this.
+        """
         replaced = self._at(replaced)
         with self._with(replaced):
             placed, y, cache = self._forwarded(replaced)
@@ -206,7 +218,7 @@ class Subject:
 
     def _at(self, replaced: Tensors) -> HostArrays:
         """What is replaced, and what is symmetric: it was given in any form."""
-        return self.symmetric({**{name: self.tensors[name] for name in self.which}, **replaced})
+        return self.symmetric({**{name: self.tensors[name] for name in self.symmetric_names}, **replaced})
 
     @contextmanager
     def at_its_point(self) -> Iterator[list[Any]]:

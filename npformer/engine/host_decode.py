@@ -1,8 +1,8 @@
 """Recorded decoding on the host: the step of a model as calls of kernels, which every token repeats without Python.
 
 The record of a step serves all states of as many rows, of any lengths (``numba/decoding.py``). Each thread has records
-of its own, since they share their memory. A call makes up to 64 tokens; for few texts of a large model a second thread
-takes half of each large product. Without Numba steps are the model's own.
+of its own, since they share their memory. A call makes up to ``AT_ONCE`` tokens (``decoding/writing.py``); for few
+texts of a large model a second thread takes half of each large product. Without Numba steps are the model's own.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from npformer.check.inputs import Leaf
 from npformer.check.measures import rms
 from npformer.check.oracles import COMPLEX_H, Oracle, unit
 from npformer.check.rounding.stochastic import Phased, Rounding
-from npformer.check.subject import NOTHING_REPLACED, Subject, Upstream
+from npformer.check.subject import NO_OPTIONS, Subject, Upstream
 from npformer.io.progress_bar import Bar
 from npformer.typing import HostArray, HostArrays, Tensors
 
@@ -80,7 +80,7 @@ class Reference:
         self,
         reference: Any,
         inputs: Sequence[Any],
-        options: Mapping[str, Any] = NOTHING_REPLACED,
+        options: Mapping[str, Any] = NO_OPTIONS,
         device: Device | None = None,
         names: Sequence[str] | None = None,
         structure: Any = None,
