@@ -28,8 +28,8 @@ from npformer.errors import ConfigError
 from npformer.io.terminal import counted
 from npformer.see.explain.entries import Index
 from npformer.see.record.calls import Call, Hooks, Moving, inputs_of, shown_name
-from npformer.see.record.document import aliases_of
 from npformer.see.record.recording import Recording
+from npformer.see.record.trace import aliases_of
 from npformer.typing import HostArray, HostArrays, Tensors
 
 FORM = (

@@ -18,8 +18,8 @@ from npformer.see.explain.entries import Index, Spot
 from npformer.see.explain.number import GradientAddress
 from npformer.see.explain.products import Factor, Term
 from npformer.see.record.calls import Call, layers_in, shown_name
-from npformer.see.record.document import aliases_of
 from npformer.see.record.recording import LOSS, Recording
+from npformer.see.record.trace import aliases_of
 from npformer.typing import HostArray
 
 PADDED = "padding: its own loss does not count, and no visible token looks at it"

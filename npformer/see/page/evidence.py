@@ -27,10 +27,9 @@ from npformer.errors import NpformerError
 from npformer.see.explain.graph import GradientKey, Marks
 from npformer.see.explain.products import CodeLine, EntrySum, Expansion, Factor, Term, sums_in, terms
 from npformer.see.page.document import Pack
-from npformer.see.record import Trace
 from npformer.see.record.calls import Call
-from npformer.see.record.document import CallOf
 from npformer.see.record.recording import Recording, Seen
+from npformer.see.record.trace import Json, Trace
 from npformer.typing import HostArray
 
 #: A sum of uses is as near as this to the recorded gradient, relative to its largest entry.
@@ -68,7 +67,7 @@ def packed_sums(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str,
 
 
 def _of_call(
-    trace: Trace, call: Call, seen: Seen, told: CallOf, asked: Sequence[OpensAt]
+    trace: Trace, call: Call, seen: Seen, told: Json, asked: Sequence[OpensAt]
 ) -> Iterator[tuple[str, EntrySum]]:
     known = set()
     for way, frame in (("forward", seen.forward), ("backward", seen.backward)):
@@ -88,7 +87,7 @@ def _of_call(
         yield from (("backward", one) for one in rest or _by_upstream(call, seen, told, gradient["of"], array))
 
 
-def _by_upstream(call: Call, seen: Seen, told: CallOf, of: str, array: HostArray) -> Iterator[EntrySum]:
+def _by_upstream(call: Call, seen: Seen, told: Json, of: str, array: HostArray) -> Iterator[EntrySum]:
     """The terms with each entry of dy, as slope times dy."""
     parts = [np.asarray(part, dtype=np.float64) for part in as_tuple(seen.upstream)]
     if array.size * sum(part.size for part in parts) > MOST_TERMS:

@@ -26,10 +26,9 @@ from npformer.see.explain.number import GradientAddress
 from npformer.see.page.bugs import BugTrace
 from npformer.see.page.document import Pack, bundle, html_page, web_file
 from npformer.see.page.evidence import OpensAt, evidence_of, packed_sums, uses
-from npformer.see.record import Trace
 from npformer.see.record.calls import Call, ParameterPart
-from npformer.see.record.document import CallOf
 from npformer.see.record.recording import Recording
+from npformer.see.record.trace import Json, Trace
 from npformer.typing import HostArray
 
 
@@ -158,10 +157,9 @@ def _flows(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, Any]
 
 def _named(trace: Trace, call: int, what: str, name: str) -> str:
     """The array of a call that has this name there; of "parameter", that gradient."""
-    told: Any = trace.calls[call].get(what, ())
-    if what == "parameter":
-        return next(each["gradient"] for each in trace.document["parameters"] if each["name"] == name)
-    return str(next(entry["value"] for entry in told if entry["name"] == name))
+    is_whole = what == "parameter"
+    listed, key = (trace.document["parameters"], "gradient") if is_whole else (trace.calls[call][what], "value")
+    return str(next(each[key] for each in listed if each["name"] == name))
 
 
 def _keep(trace: Trace, pack: Pack, name: str, flats: Iterable[int]) -> None:
@@ -205,7 +203,7 @@ def opening(trace: Trace, place: GradientAddress) -> OpensAt | None:
     return _gradient(trace, call, of, place.index)
 
 
-def _gradient(trace: Trace, call: CallOf, of: str, index: tuple[int, ...]) -> OpensAt | None:
+def _gradient(trace: Trace, call: Json, of: str, index: tuple[int, ...]) -> OpensAt | None:
     name = next((entry["name"] for entry in call["gradients"] if entry.get("of") == of), None)
     return None if name is None else _entry(trace, call["id"], "gradients", name, index)
 

@@ -44,8 +44,7 @@ class Call:
     cache: Any = None
     upstream: Any = None  # its backward's upstream gradient
     gradients: Any = None  # what its backward returned
-    into: tuple[Any, ...] = ()  # the arrays to which its backward adds the gradients of parameters; None: frozen
-    added: tuple[Any, ...] = ()  # what it added to each of them
+    added: tuple[Any, ...] = ()  # what it added to the gradient of each of its parameters; None: frozen
     forward_time: tuple[int, int] = (-1, -1)  # when it began and ended, counted in beginnings and ends of calls
     backward_time: tuple[int, int] | None = None  # None: its backward did not run
 
@@ -168,7 +167,7 @@ class CallRecorder:
         gradients = run(dy)
         add_into(added, into)
         if call is not None:
-            call.upstream, call.gradients, call.into, call.added = dy, gradients, tuple(into), tuple(added)
+            call.upstream, call.gradients, call.added = dy, gradients, tuple(added)
             call.backward_time = begun, self._tick()
         return self.hooks.leaving(shown, dy, gradients, into)
 

@@ -1,8 +1,8 @@
 """One forward and one backward of a target with every call kept: what ``trace`` shows and ``explain`` asks.
 
 L is the cross-entropy of the output with given targets, or else Σ dy·y with an upstream gradient dy. Everything runs in
-float64 with the plain kernels (``in_float64.py``). ``record`` runs a target once, and keeps what each call got and gave
-as it was at that moment. The target and its L are one subject of a gradient check (``check/subject.py``), so L and its
+float64 with the plain kernels (``in_float64.py``). A target runs once; what each call got and gave is kept as it was
+at that moment. The target and its L are one subject of a gradient check (``check/subject.py``), so L and its
 gradients can be asked for at other numbers, too, or with less of a gradient.
 
 Backward is linear in the upstream gradient: a re-run with some branches set to 0 gives exactly the part of a number
@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import PLAIN, Device
-from npformer.check.cases.op_samples import op_sample
-from npformer.check.in_float64 import in_float64, plain_row
+from npformer.check.in_float64 import in_float64
 from npformer.check.inputs import as_tuple, copied, host64, is_array, like, place
 from npformer.check.subject import NOTHING_REPLACED, Subject, Upstream
 from npformer.errors import ConfigError, ShapeError
@@ -114,7 +113,7 @@ class Residual:
 
 
 class Recording:
-    """Every call of one forward and backward. Made by ``record``; within a ``session`` its target can run again."""
+    """Every call of one forward and backward. Made by ``prepared``; within a ``session`` its target can run again."""
 
     calls: list[Call]  # in the order in which their forwards begin
     live: list[Call]  # the calls of the last run, by number
@@ -285,55 +284,21 @@ class Recording:
             yield
 
 
-def record(
-    target: Any,
-    *inputs: Any,
-    targets: Any = None,
-    ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
-    upstream: Any = None,
-    names: Sequence[str] | None = None,
-    lines: bool = True,
-    seed: int = 0,
-    **options: Any,
-) -> Recording:
-    """Run target forward and backward once, and keep every call. target is not changed.
-
-    target, inputs, names and options as for ``npf.gradcheck``; an operation may also be given by its name or its row,
-    and without inputs it runs on its sample.
-    targets, ignore_index, label_smoothing: of the loss. upstream: the gradient of the output instead, an array or a
-    tuple; without both it is random, drawn from seed. lines: keep the values after each source line. Raises
-    ConfigError for another target or for targets beside upstream, ShapeError for an upstream of another shape.
-    """
-    if targets is not None and upstream is not None:
-        raise ConfigError(
-            "upstream: expected none beside targets, whose loss makes the upstream gradient; leave one out"
-        )
-    row = plain_row(target)
-    if isinstance(target, str) and row is None:
-        raise ConfigError(f"target: expected the name of an operation, got {target!r}; one of {', '.join(vars(PLAIN))}")
-    if row is not None:
-        target = getattr(PLAIN, row.name)
-        inputs = inputs or op_sample(row.name).inputs
-    recording = _prepared(Setting("", target, inputs, options, targets), ignore_index, label_smoothing, names)
-    with recording.opened(lines, upstream, seed):
-        return recording
-
-
 @contextmanager
 def session(setting: Setting, lines: bool = False) -> Iterator[Recording]:
     """Within this context a recording of a setting can be asked; its target is then as before.
 
     lines: keep the values after each source line, for a page.
     """
-    recording = _prepared(setting, None if setting.targets is None else setting.pad_id)
+    recording = prepared(setting, None if setting.targets is None else setting.pad_id)
     with recording.opened(lines, None, 0):
         yield recording
 
 
-def _prepared(
+def prepared(
     setting: Setting, ignore_index: int | None, smoothing: float = 0.0, names: Sequence[str] | None = None
 ) -> Recording:
+    """A recording of a setting that has not run yet; ignore_index and smoothing: of the loss, if there are targets."""
     checked = Subject(setting.target, setting.inputs, setting.options, None, names, moved=False)
     how = None
     if setting.targets is not None:

@@ -10,7 +10,7 @@ from npformer.layers import Layer
 from npformer.see.explain.paths import Gates
 from npformer.see.record.calls import Hooks, Moving
 from npformer.see.record.models import showcase_model
-from npformer.see.record.recording import record
+from npformer.see.record.trace import trace
 from tests.see.explain.test_paths import SharedLayer
 
 ORDERS = ("post", "pre")
@@ -18,7 +18,7 @@ ORDERS = ("post", "pre")
 
 def recorded(**changes):
     model, inputs, targets, _ = showcase_model(**changes)
-    return record(model, *inputs, targets=targets, ignore_index=0, lines=False)
+    return trace(model, *inputs, targets=targets, lines=False).recording
 
 
 @pytest.mark.parametrize("norm_order", ORDERS)
@@ -58,13 +58,15 @@ def test_the_default_upstream_is_the_first_that_gradcheck_draws(seed):
 
     x = np.random.default_rng(1).normal(size=(2, 3))
     gradcheck((forward, backward), x, seed=seed)
-    for actual, drawn in zip(record((forward, backward), x, seed=seed).upstream, drawn_upstreams[0], strict=True):
+    for actual, drawn in zip(
+        trace((forward, backward), x, seed=seed).recording.upstream, drawn_upstreams[0], strict=True
+    ):
         assert np.array_equal(actual, drawn)
 
 
 def test_the_second_sum_of_one_name_is_called_so(numpy64):
     """As of a layer that is used twice."""
-    recording = record(SharedLayer(numpy64), np.random.default_rng(0).normal(size=(1, 3, 4)), lines=False)
+    recording = trace(SharedLayer(numpy64), np.random.default_rng(0).normal(size=(1, 3, 4)), lines=False).recording
     assert [one.name for one in recording.residuals] == [
         f"layer.{part}{again}" for again in ("", " (2)") for part in ("self_attention", "feed_forward")
     ]
@@ -86,7 +88,7 @@ class InPlace(Layer):
 
 def test_arrays_are_kept_as_they_were_when_they_were_passed(numpy64):
     x = np.array([[1.0, 2.0, -3.0]])
-    recording = record(InPlace(numpy64), x, upstream=np.ones((1, 3)))
+    recording = trace(InPlace(numpy64), x, upstream=np.ones((1, 3))).recording
     root, relu = recording.seen
     assert (root.upstream.tolist(), root.gradients.tolist()) == ([[1, 1, 1]], [[2, 2, 0]])
     assert relu.gradients.tolist() == [[1, 1, 0]]
