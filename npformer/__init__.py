@@ -34,7 +34,7 @@ else:
         """Import a public name or a subpackage on first use, and keep it."""
         from npformer.late import public
 
-        value = globals()[name] = public(name)
+        value = globals()[name] = public(__name__, name)
         return value
 
     def __dir__():

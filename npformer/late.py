@@ -10,23 +10,32 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-#: The public names of ``npformer`` by the module that defines them.
+#: The public names of a package by the module that defines them; of ``npformer.check`` those that no check needs.
 HOMES = {
-    "npformer.backend": ("Backend", "Ops", "Pair", "get_backend"),
-    "npformer.check": ("certify", "from_object", "from_process", "gradcheck", "tolerance"),
-    "npformer.decoding": ("beam_search", "greedy", "sample"),
-    "npformer.functional": ("AttentionMask",),
-    "npformer.interop": ("from_jax", "from_torch"),
-    "npformer.layers": ("RandomKey",),
-    "npformer.models": ("Decoder", "DecoderConfig", "Encoder", "EncoderConfig", "Transformer", "TransformerConfig"),
-    "npformer.optim": ("Adam", "AdamW", "Constant", "Noam", "WarmupCosine"),
-    "npformer.run": ("load", "save"),
-    "npformer.run.summary": ("read_run",),
-    "npformer.see.record": ("Trace", "bisect", "trace"),
-    "npformer.training": ("TrainStep",),
+    "npformer": {
+        "npformer.backend": ("Backend", "Ops", "Pair", "get_backend"),
+        "npformer.check": ("certify", "from_object", "from_process", "gradcheck", "tolerance"),
+        "npformer.decoding": ("beam_search", "greedy", "sample"),
+        "npformer.functional": ("AttentionMask",),
+        "npformer.interop": ("from_jax", "from_torch"),
+        "npformer.layers": ("RandomKey",),
+        "npformer.models": ("Decoder", "DecoderConfig", "Encoder", "EncoderConfig", "Transformer", "TransformerConfig"),
+        "npformer.optim": ("Adam", "AdamW", "Constant", "Noam", "WarmupCosine"),
+        "npformer.run": ("load", "save"),
+        "npformer.run.summary": ("read_run",),
+        "npformer.see.record": ("Trace", "bisect", "trace"),
+        "npformer.training": ("TrainStep",),
+    },
+    "npformer.check": {
+        "npformer.check.adapters.process": ("from_process",),
+        "npformer.check.cases.case": ("Case",),
+        "npformer.check.cases.catalogue": ("catalogue",),
+        "npformer.check.invariants": ("INVARIANTS", "certify"),
+        "npformer.check.rounding.budget": ("against_float64",),
+        "npformer.check.rounding.tolerance": ("tolerance",),
+    },
 }
-HOME_OF = {name: home for home, names in HOMES.items() for name in names}
-PARTS = {"errors", "functional", "interop", "layers", *(home.split(".")[1] for home in HOMES)}
+PARTS = {"errors", "functional", "interop", "layers", *(home.split(".")[1] for home in HOMES["npformer"])}
 
 #: A module -> the higher ones that it asks for by name.
 HIGHER = {
@@ -40,10 +49,11 @@ def higher(name: str) -> Any:
     return import_module(next(module for modules in HIGHER.values() for module in modules if module == name))
 
 
-def public(name: str) -> Any:
-    """The public name, or the part, of npformer. Raises AttributeError if there is none."""
-    if name in HOME_OF:
-        return getattr(import_module(HOME_OF[name]), name)
-    if name in PARTS:
+def public(package: str, name: str) -> Any:
+    """The public name of a package, or the part of npformer. Raises AttributeError if there is none."""
+    for home, names in HOMES[package].items():
+        if name in names:
+            return getattr(import_module(home), name)
+    if package == "npformer" and name in PARTS:
         return import_module(f"npformer.{name}")
-    raise AttributeError(f"module 'npformer' has no attribute {name!r}")
+    raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-
 from npformer.see.record.models import showcase
 from npformer.see.record.trace import FORMAT, KEYS, LIMIT, VERSION
 from tests.markdown import names_after, text_of

@@ -22,13 +22,13 @@ npformer's own cases, claims about a whole model, and the tolerance of a test ar
 for: a gradient check needs none of them, no layer and no model, and of other packages NumPy alone.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from npformer.check.adapters.stateful import from_object
 from npformer.check.check import gradcheck
 from npformer.check.report import Claim, Report, Row, Tried
 from npformer.errors import GradientError
+from npformer.late import public
 
 if TYPE_CHECKING:
     from npformer.check.adapters.process import from_process
@@ -38,21 +38,10 @@ if TYPE_CHECKING:
     from npformer.check.rounding.budget import against_float64
     from npformer.check.rounding.tolerance import tolerance
 else:
-    _HOMES = {
-        "adapters.process": ("from_process",),
-        "cases.case": ("Case",),
-        "cases.catalogue": ("catalogue",),
-        "invariants": ("INVARIANTS", "certify"),
-        "rounding.budget": ("against_float64",),
-        "rounding.tolerance": ("tolerance",),
-    }
 
     def __getattr__(name):
         """Import such a name on first use, and keep it."""
-        home = next((home for home, names in _HOMES.items() if name in names), None)
-        if home is None:
-            raise AttributeError(f"module 'npformer.check' has no attribute {name!r}")
-        globals()[name] = value = getattr(import_module(f"npformer.check.{home}"), name)
+        value = globals()[name] = public(__name__, name)
         return value
 
 

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from npformer.backend import get_backend
 from npformer.check.adapters.user_file import names_python_file, user_case
 from npformer.cli.decode import expect_text
 from npformer.errors import ConfigError
@@ -18,7 +17,7 @@ from npformer.run import RunDirectory
 from npformer.run.text_example import TextExample, text_example
 from npformer.run.trained import Trained, read_trained
 from npformer.see.explain import Setting
-from npformer.see.record.models import model_setting
+from npformer.see.record.models import model_setting, plain_backend
 from npformer.see.record.trace import Trace, trace
 
 TARGET = (
@@ -71,7 +70,7 @@ def _of_file(spec: str) -> Setting:
             f"{spec}: expected options of the forward under names that npf.trace has not itself, got {clash}; "
             "bind them in the file, for example by functools.partial"
         )
-    target = case.build(get_backend("numpy", dtype="float64", kernels="plain"))
+    target = case.build(plain_backend())
     return Setting(case.name, target, case.inputs, case.options, title=case.how.get("name", ""))
 
 

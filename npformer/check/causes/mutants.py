@@ -26,6 +26,7 @@ from functools import cache
 from types import CodeType
 from typing import Any, NamedTuple
 
+from npformer.check.causes.nodes import sites
 from npformer.check.checkable import tree_of
 
 Function = Callable[..., Any]
@@ -83,7 +84,7 @@ class _Version(NamedTuple):
 def _versions(function: Function, code: CodeType) -> tuple[_Version, ...]:
     """code is the function's own: where another has taken its place, as in the museum, its mutants are others."""
     tree, first = tree_of(function)
-    slots = _slots(tree)
+    places = {id(site.get()): site for site in sites(tree)}
     seen = {ast.unparse(tree)}  # x·x with swapped factors is no mistake; two mistakes with the same result are one
     versions = []
     for node in list(ast.walk(tree)):
@@ -91,15 +92,14 @@ def _versions(function: Function, code: CodeType) -> tuple[_Version, ...]:
         for operator, replacement in _mistakes(node):
             line = first + getattr(node, "lineno", 1) - 1
             named = (operator, function.__name__, line, ast.unparse(target), ast.unparse(replacement))
-            holder, place = slots[id(target)]
             if not hasattr(replacement, "lineno"):  # no part of the original
                 ast.fix_missing_locations(ast.copy_location(replacement, target))
-            holder[place] = replacement
+            places[id(target)].put(replacement)
             source = ast.unparse(tree)
             if source not in seen:
                 seen.add(source)
                 versions.append(_Version(named, _compiled(function, tree), source))
-            holder[place] = target
+            places[id(target)].put(target)
     return tuple(sorted(versions, key=lambda v: (v.named[2], v.named[0], v.named[3], v.named[4])))
 
 
@@ -109,9 +109,7 @@ def _mistakes(node: ast.AST) -> Mistakes:
         yield from _binary(node)
     elif isinstance(node, ast.Call):
         yield from _call(node)
-    elif isinstance(node, ast.Compare) and isinstance(
-        node.ops[0], ast.Gt | ast.Lt | ast.GtE | ast.LtE | ast.Eq | ast.NotEq
-    ):
+    elif isinstance(node, ast.Compare) and type(node.ops[0]) in _OPPOSITE:
         yield "flip a choice", ast.Compare(node.left, [_OPPOSITE[type(node.ops[0])]()], node.comparators)
     elif isinstance(node, ast.Return) and node.value is not None:
         yield from _returned(node.value)
@@ -201,18 +199,6 @@ def _returned(value: ast.expr) -> Mistakes:
     for i in range(len(parts) - 1):
         swapped = [*parts[:i], parts[i + 1], parts[i], *parts[i + 2 :]]
         yield "swap outputs", ast.Tuple(swapped, ast.Load())
-
-
-def _slots(tree: ast.AST) -> dict[int, tuple[Any, Any]]:
-    """Where each node stands, by its id: a list or the dictionary of a node's fields, and the place in it."""
-    slots: dict[int, tuple[Any, Any]] = {}
-    for node in ast.walk(tree):
-        for field, value in ast.iter_fields(node):
-            if isinstance(value, list):
-                slots.update((id(child), (value, i)) for i, child in enumerate(value))
-            else:
-                slots[id(value)] = vars(node), field
-    return slots
 
 
 @cache

@@ -374,8 +374,9 @@ class _Comparison:
     def __init__(self, kernel: KernelPoint, how: CheckOptions, upstream: Upstream, claimed: HostArrays) -> None:
         self._kernel, self._how, self._upstream, self._claimed = kernel, how, upstream, claimed
         self._reference = Reference(
-            how.reference, kernel.inputs, how.options, how.device, kernel.checked.input_names, how.structure
-        )
+            how.reference, kernel.inputs, how.options, device=how.device, names=kernel.checked.input_names,
+            structure=how.structure,
+        )  # fmt: skip
         shapes = [[y.shape for y in one.outputs({})] for one in (kernel.checked, self._reference.subject)]
         if shapes[0] != shapes[1]:
             raise ConfigError(f"reference: expected outputs of the kernel's shapes, {shapes[0]}, got {shapes[1]}")

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend import Device
 from npformer.check.causes.mutants import mutants, nested_mutants
 from npformer.check.fitness import fitness
 from npformer.check.inputs import Leaf
@@ -73,22 +72,17 @@ class Places(NamedTuple):
 class Reference:
     """A reference at the kernel's numbers.
 
-    has_backward: it is a pair, or an object with forward and backward; else a forward alone.
+    options, how: as for ``Subject``. has_backward: it is a pair, or an object with forward and backward; else a forward
+    alone.
     """
 
     def __init__(
-        self,
-        reference: Any,
-        inputs: Sequence[Any],
-        options: Mapping[str, Any] = NO_OPTIONS,
-        device: Device | None = None,
-        names: Sequence[str] | None = None,
-        structure: Any = None,
+        self, reference: Any, inputs: Sequence[Any], options: Mapping[str, Any] = NO_OPTIONS, **how: Any
     ) -> None:
         self.has_backward = isinstance(reference, tuple) or hasattr(reference, "backward")
         self.target = reference if self.has_backward else (_as_forward(reference), None)
         self._phased = Phased(self.target)
-        self.subject = Subject(self._phased, inputs, options, device, names, structure=structure)
+        self.subject = Subject(self._phased, inputs, options, **how)
         self.places: dict[str, Places] = {}
         self._is_fit, self.bar = True, Bar("", 0)
 

@@ -201,7 +201,7 @@ class Marks(Hooks):
             return dy
         return like(dy, [None if part is None else self._placed(np.real(self._host(part))) for part in as_tuple(dy)])
 
-    def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Any) -> Any:
+    def leaving(self, call: Call | None, gradients: Any) -> Any:
         """Mark what an operation returns; read what another call returns."""
         if call is None or not call.operation or gradients is None:
             self._note(call, "gradients", gradients)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import groupby
@@ -21,7 +21,7 @@ import numpy as np
 from npformer import typing
 from npformer.backend import PLAIN
 from npformer.check.cases import op_samples
-from npformer.check.cases.case import CaseSizes
+from npformer.check.cases.case import UsualSizes
 from npformer.check.check import gradcheck
 from npformer.check.inputs import as_tuple, like
 from npformer.check.report import Report
@@ -30,7 +30,7 @@ from npformer.functional import OPERATIONS, AttentionMask, Draw
 from npformer.functional.derivation import formulas_of, split_docstring
 from npformer.see.explain.entries import CannotExpand, PairRun, call_of, definition
 from npformer.see.explain.products import Expansion, Term, expand, made_in
-from npformer.see.explain.text import as_json, fitting
+from npformer.see.explain.text import Sheet, as_json
 from npformer.see.record.calls import gradient_names
 from npformer.see.record.lines import Frame, Statement, lines_of, tracing_lines
 
@@ -131,10 +131,9 @@ class Reader:
 
     def _line(self, frame: Frame, number: int, step: Statement) -> LineStory:
         kept = _unpacked(step)
-        values = {name: x for name, x in step.values.items() if _is_shown(x) and name not in kept}
-        if isinstance(step.node, ast.Return):
-            values = {name: x for name, x in self._returned(frame, number).items() if name not in step.before}
-            values = {name: x for name, x in values.items() if _is_shown(x)}
+        is_last = isinstance(step.node, ast.Return)
+        made, known = (self._returned(frame, number), step.before) if is_last else (step.values, kept)
+        values = {name: x for name, x in made.items() if _is_shown(x) and name not in known}
         told = (inner for inner in step.inside if not inner.function.name.startswith(("expect", "_expect")))
         stories = map(self.function, told)
         inside = tuple(story for story in stories if story.lines)
@@ -155,12 +154,6 @@ class Reader:
             return kept if is_named else {"y": parts[0]} | kept
         return dict(zip(_returned_names(frame), parts, strict=False)) if name.endswith("_backward") else {}
 
-    def _first(self, frame: Frame) -> str:
-        """The name of the first value that a function returns."""
-        if frame is self.run.root and self.returned:
-            return self.returned[0]
-        return _returned_names(frame)[0] if frame.function.name.endswith("_backward") else "y"
-
     def _entry(self, frame: Frame, number: int) -> WorkedNumber | None:
         """One entry of what a line made, as a sum of products."""
         step = frame.steps[number]
@@ -177,7 +170,7 @@ class Reader:
             except CannotExpand:
                 continue
             if expansion.line.number == step.line and _is_readable(expansion):
-                name = self._first(frame) if name == "return" else name
+                name = next(iter(self._returned(frame, number)), "y") if name == "return" else name
                 named = f"{name}[{','.join(map(str, index))}]" if index else name
                 return WorkedNumber(named, tuple(map(_product, expansion.terms)), float(value[index]), expansion.around)
         return None
@@ -212,10 +205,9 @@ def _unpacked(step: Statement) -> tuple[str, ...]:
 
 def _is_readable(expansion: Expansion) -> bool:
     """Whether its products say something: they are few, and no factor is a whole expression without a name."""
-    factors = [factor for term in expansion.terms for factor in term.factors]
-    if expansion.outside is not None or not 0 < len(expansion.terms) <= 12 or any(len(f.label) > 40 for f in factors):
-        return False
-    return len(factors) > 1
+    labels = [factor.label for term in expansion.terms for factor in term.factors]
+    is_short = len(labels) > 1 and len(expansion.terms) <= 12 and max(map(len, labels)) <= 40
+    return is_short and expansion.outside is None
 
 
 def _is_named(x: Any) -> bool:
@@ -244,7 +236,7 @@ def _code(frame: Frame, step: Statement) -> str:
 SIZES = {"B": 1, "T": 3, "S": 3, "C": 3, "H": 1, "D": 2, "F": 3, "V": 4, "I": 3, "O": 2, "K": 4}
 
 
-class _Readable(CaseSizes):
+class _Readable(UsualSizes):
     """Small sizes, the usual options, no dropout, and numbers with one decimal."""
 
     def __init__(self) -> None:
@@ -263,14 +255,10 @@ class _Readable(CaseSizes):
     def draw(self) -> Draw | None:
         return None
 
-    def choice(self, *options: Any) -> Any:
-        return options[0]
-
 
 def sample_inputs(name: str) -> tuple[Any, ...]:
     """The sample's inputs of an operation."""
-    inputs: tuple[Any, ...] = getattr(op_samples, name)(_Readable())
-    return inputs
+    return getattr(op_samples, name)(_Readable())  # type: ignore[no-any-return]
 
 
 def explained_operation(name: str) -> OperationStory:
@@ -318,46 +306,37 @@ WORDS = {
 }
 
 
-def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
+def operation_lines(story: OperationStory, width: int = 100) -> list[str]:
     """Formula, derivation, the sample, each line of forward and backward with its numbers, both witnesses."""
-    page = _OperationPage(fitting(width))
-    yield from _opening(page, story)
-    yield from page.headed("forward, line by line")
-    yield from page.function(story.forward, 0)
-    yield from page.headed("backward, line by line")
-    yield from page.wrapped("It begins with the gradient of the output, here some numbers:")
-    yield from page.value(story.upstream_name, story.upstream, 0)
-    yield from page.function(story.backward, 0)
-    yield from page.headed("the gradients, and two measurements")
-    for name, x in story.gradients.items():
-        yield from page.value(name, x, 0)
-    yield ""
-    yield from page.wrapped("The check draws upstream gradients of its own, so its numbers are not those above:")
-    yield from story.report.lines(page.width)
+    page = _OperationPage(width)
+    page.opening(story)
+    page.headed("forward, line by line")
+    page.function(story.forward)
+    page.headed("backward, line by line")
+    page.wrapped("It begins with the gradient of the output, here some numbers:")
+    page.value(story.upstream_name, story.upstream)
+    page.function(story.backward)
+    page.headed("the gradients, and two measurements")
+    page.values(story.gradients)
+    page.lines.append("")
+    page.wrapped("The check draws upstream gradients of its own, so its numbers are not those above:")
+    page.lines += story.report.lines(page.width)
     verdict = "every gradient is right" if story.report.ok else "a gradient is not right"
-    yield from page.wrapped(
+    page.wrapped(
         f"numeric: the complex step, which knows only the forward; central differences agree with it. So {verdict}."
     )
+    return page.lines
 
 
-def forward_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
+def forward_lines(story: OperationStory, width: int = 100) -> list[str]:
     """The formula and each line of the forward with its numbers; nothing of what is to be derived from it."""
-    page = _OperationPage(fitting(width))
-    yield from page.wrapped(story.title)
-    yield ""
-    yield from page.block(story.formula)
-    yield from _sample(page, story, story.formula)
-    yield from page.headed("forward, line by line")
-    yield from page.function(story.forward, 0)
-
-
-def _sample(page: _OperationPage, story: OperationStory, formulas: str) -> Iterator[str]:
-    """The inputs, and the words that they and the formulas use."""
-    yield from page.headed("a small input")
-    for name, x in story.inputs.items():
-        yield from page.value(name, x, 0)
-    for sentence in words_of(formulas, story.inputs):
-        yield from page.wrapped(sentence, hanging=4)
+    page = _OperationPage(width)
+    page.wrapped(story.title)
+    page.block(story.formula)
+    page.sample(story, story.formula)
+    page.headed("forward, line by line")
+    page.function(story.forward)
+    return page.lines
 
 
 def words_of(formulas: str, names: Iterable[str]) -> Iterator[str]:
@@ -370,117 +349,114 @@ def words_of(formulas: str, names: Iterable[str]) -> Iterator[str]:
     yield from (sentence for word, sentence in WORDS.items() if word in known)
 
 
-def _opening(page: _OperationPage, story: OperationStory) -> Iterator[str]:
-    """Title, formula, derivation and source; how to read what follows; the sample."""
-    yield from page.wrapped(story.title)
-    yield ""
-    yield from page.block(story.formula)
-    if story.derivation:
-        yield ""
-        yield from page.block(story.derivation)
-    if story.source:
-        yield ""
-        yield from page.wrapped(f"Source: {story.source}")
-    yield from page.headed("how to read this")
-    yield from page.wrapped(
-        "dX is the gradient of the loss with respect to X: the loss changes by dX·h if X changes by a small h. It has "
-        "the shape of X. By the chain rule, the gradient of a value is the sum, over all its uses, of the gradient of "
-        "what it was used for times the slope of that use. Below, each line has its number in the file. With it stand "
-        "the formulas that it computes, the numbers that it made, and one of these worked out from the numbers before. "
-        "xp is the array library, here NumPy."
-    )
-    yield from _sample(page, story, story.formula + story.derivation)
+class _OperationPage(Sheet):
+    """The lines of an operation. depth: how far a paragraph is set in."""
 
+    def opening(self, story: OperationStory) -> None:
+        """Title, formula, derivation and source; how to read what follows; the sample."""
+        self.wrapped(story.title)
+        for text in filter(None, (story.formula, story.derivation, story.source and f"Source: {story.source}")):
+            self.block(text)
+        self.headed("how to read this")
+        self.wrapped(
+            "dX is the gradient of the loss with respect to X: the loss changes by dX·h if X changes by a small h. It "
+            "has the shape of X. By the chain rule, the gradient of a value is the sum, over all its uses, of the "
+            "gradient of what it was used for times the slope of that use. Below, each line has its number in the "
+            "file. With it stand the formulas that it computes, the numbers that it made, and one of these worked out "
+            "from the numbers before. xp is the array library, here NumPy."
+        )
+        self.sample(story, story.formula + story.derivation)
 
-@dataclass
-class _OperationPage:
-    """Lines of one width."""
+    def sample(self, story: OperationStory, formulas: str) -> None:
+        """The inputs, and the words that they and the formulas use."""
+        self.headed("a small input")
+        self.values(story.inputs)
+        for sentence in words_of(formulas, story.inputs):
+            self.set_in(sentence, 0, 4)
 
-    width: int
-
-    def headed(self, text: str) -> Iterator[str]:
+    def headed(self, text: str) -> None:
         """A heading."""
-        yield ""
-        yield f"── {text} {'─' * max(0, self.width - len(text) - 4)}"[: self.width]
+        self.lines += ["", f"── {text} {'─' * max(0, self.width - len(text) - 4)}"[: self.width]]
 
-    def wrapped(self, text: str, indent: int = 0, hanging: int = 0) -> Iterator[str]:
-        """A paragraph."""
-        yield from textwrap.wrap(
-            text, self.width, initial_indent=" " * indent, subsequent_indent=" " * (indent + hanging)
-        ) or [""]
+    def set_in(self, text: str, depth: int, hanging: int) -> None:
+        """A paragraph that is set in, its further lines by so much more."""
+        self.wrapped(text, " " * depth, " " * (depth + hanging))
 
-    def block(self, text: str) -> Iterator[str]:
+    def block(self, text: str) -> None:
         """A docstring: paragraphs are filled anew; formulas, which are indented, keep their lines."""
+        self.lines.append("")
         for is_prose, lines in groupby(text.splitlines(), lambda line: bool(line) and not line.startswith(" ")):
             if is_prose:
-                yield from self.wrapped(" ".join(lines))
+                self.wrapped(" ".join(lines))
             else:
                 for line in lines:
-                    yield from self.formula(line)
+                    self.formula(line)
 
-    def formula(self, line: str) -> Iterator[str]:
+    def formula(self, line: str) -> None:
         """One line; if it is too wide, it is broken where it has a wide gap."""
         while len(line) > self.width:
-            place = line.rfind("   ", 8, self.width)
-            place = place if place > 8 else line.rfind(" ", 8, self.width)
-            place = place if place > 8 else self.width
-            yield line[:place].rstrip()
+            gaps = (line.rfind(gap, 8, self.width) for gap in ("   ", " "))
+            place = next((place for place in gaps if place > 8), self.width)
+            self.lines.append(line[:place].rstrip())
             line = "        " + line[place:].strip()
-        yield line
+        self.lines.append(line)
 
-    def function(self, story: FunctionStory, depth: int) -> Iterator[str]:
+    def function(self, story: FunctionStory, depth: int = 0) -> None:
         """A function's lines."""
         given = "; ".join(f"{name} is {text}" for name, text in story.given.items())
-        yield from self.wrapped(f"{story.name}  ({story.file}){', where ' if given else ''}{given}", depth, 4)
+        self.set_in(f"{story.name}  ({story.file}){', where ' if given else ''}{given}", depth, 4)
         for line in story.lines:
-            yield from self.line(line, depth)
+            self.line(line, depth)
 
-    def line(self, line: LineStory, depth: int) -> Iterator[str]:
+    def line(self, line: LineStory, depth: int) -> None:
         """One line: its code, the formulas that it computes, its numbers, and one of them worked out."""
-        yield ""
-        yield from self.code(line, depth)
+        self.lines.append("")
+        first, inner = f"{'':{depth}}{line.line:>4}  ", depth + 6
+        for text in line.code.splitlines():
+            parts = textwrap.wrap(text, self.width - inner, subsequent_indent="    ") or [""]
+            for part in parts:
+                self.lines.append(first + part)
+                first = " " * inner
         for formula in line.formulas:
-            yield from self.wrapped(f"formula  {' '.join(formula.split())}", depth + 6, 9)
-        for inner in line.inside:
-            yield from self.function(inner, depth + 6)
+            self.set_in(f"formula  {' '.join(formula.split())}", inner, 9)
+        for function in line.inside:
+            self.function(function, inner)
         if line.kept:
-            yield from self.wrapped(f"kept by the forward: {', '.join(line.kept)}", depth + 6, 4)
-        for name, x in line.values.items():
-            yield from self.value(name, x, depth + 6)
+            self.set_in(f"kept by the forward: {', '.join(line.kept)}", inner, 4)
+        self.values(line.values, inner)
         if line.entry is not None:
-            yield from self.entry(line.entry, depth + 6)
+            self.entry(line.entry, inner)
 
-    def code(self, line: LineStory, depth: int) -> Iterator[str]:
-        """The source of a line, with its number."""
-        for i, text in enumerate(line.code.splitlines()):
-            first = f"{line.line:>4}  " if i == 0 else "      "
-            room = self.width - depth - 6
-            parts = textwrap.wrap(text, room, subsequent_indent="    ", break_long_words=True) or [""]
-            for j, part in enumerate(parts):
-                yield f"{'':{depth}}{first if j == 0 else '      '}{part}"
-
-    def entry(self, entry: WorkedNumber, depth: int) -> Iterator[str]:
+    def entry(self, entry: WorkedNumber, depth: int) -> None:
         """One number as the sum of its products."""
         sums = " + ".join(product.text for product in entry.products).replace("+ −", "− ")
         numbers = " + ".join(map(_multiplied, entry.products))
         total = sum(product.value for product in entry.products)
         start = f"{entry.around}, sum = " if entry.around else ""
-        yield from self.wrapped(f"so {entry.name} = {start}{sums}", depth, 4)
-        yield from self.wrapped(f"= {numbers} = {total:.4g}".replace("+ −", "− "), depth + 4, 2)
+        self.set_in(f"so {entry.name} = {start}{sums}", depth, 4)
+        self.set_in(f"= {numbers} = {total:.4g}".replace("+ −", "− "), depth + 4, 2)
         if entry.around:
-            yield from self.wrapped(f"{entry.around} = {entry.value:.4g}", depth + 4, 2)
+            self.set_in(f"{entry.around} = {entry.value:.4g}", depth + 4, 2)
 
-    def value(self, name: str, x: Any, depth: int) -> Iterator[str]:
+    def values(self, named: Mapping[str, Any], depth: int = 0) -> None:
+        """Names with their values."""
+        for name, x in named.items():
+            self.value(name, x, depth)
+
+    def value(self, name: str, x: Any, depth: int = 0) -> None:
         """A name with its value."""
         shape = f" {tuple(x.shape)}" if isinstance(x, np.ndarray) and x.ndim else ""
         text = _text(x, self.width - depth - 4)
         first = f"{'':{depth}}{name}{shape} = "
         if "\n" not in text and len(first) + len(text) <= self.width:
-            yield first + text
+            self.lines.append(first + text)
             return
-        yield first.rstrip()
-        for line in text.splitlines():
-            yield from [f"{'':{depth + 4}}{line}"] if isinstance(x, np.ndarray) else self.wrapped(line, depth + 4, 4)
+        self.lines.append(first.rstrip())
+        if isinstance(x, np.ndarray):
+            self.lines += [f"{'':{depth + 4}}{line}" for line in text.splitlines()]
+        else:
+            for line in text.splitlines():
+                self.set_in(line, depth + 4, 4)
 
 
 def _multiplied(product: WorkedProduct) -> str:

@@ -88,7 +88,7 @@ class Gates(Hooks):
             return _zeros(dy)
         return self.replaced.get(call.number, dy)
 
-    def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Any) -> Any:
+    def leaving(self, call: Call | None, gradients: Any) -> Any:
         """Set the closed branches to 0."""
         if call is None or call.number not in self.open_at:
             return gradients

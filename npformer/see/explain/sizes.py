@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend import PLAIN, get_backend
+from npformer.backend import PLAIN
 from npformer.io.terminal import fill
 from npformer.models import Encoder, EncoderConfig, Transformer, TransformerConfig
+from npformer.see.record.models import plain_backend
 from npformer.training.layer_norms import layer_norms
 from npformer.typing import HostArray
 
@@ -100,7 +101,7 @@ def depth_norms(order: Any, layers: int, seed: int = 0) -> list[float]:
     """The norm of the gradient of every layer's last matrix, in a fresh encoder of this depth that reverses."""
     size: Any = {"d_model": 32, "num_heads": 4, "d_ff": 64, "dropout": 0.0, "num_layers": layers, "norm_order": order}
     config = EncoderConfig(VOCABULARY, head="tokens", num_classes=VOCABULARY, **size)
-    model, tokens = Encoder(config, backend=_backend(), seed=seed), _tokens(seed)
+    model, tokens = Encoder(config, backend=plain_backend(), seed=seed), _tokens(seed)
     _backpropagate(model, (tokens,), tokens[:, ::-1])
     return [float(np.linalg.norm(layer.feed_forward.down.weight.grad)) for layer in model.encoder.layers]
 
@@ -109,7 +110,7 @@ def transformer(seed: int = 0, **options: Any) -> Transformer:
     """A fresh one of width 32, with 2 + 2 layers."""
     size = {"d_model": 32, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 64, "dropout": 0.0}
     config: Any = TransformerConfig(VOCABULARY, VOCABULARY, **(size | {"max_seq_len": LENGTH} | options))
-    return Transformer(config, backend=_backend(), seed=seed)
+    return Transformer(config, backend=plain_backend(), seed=seed)
 
 
 def parts_of(model: Transformer, seed: int = 0) -> dict[str, float]:
@@ -117,10 +118,6 @@ def parts_of(model: Transformer, seed: int = 0) -> dict[str, float]:
     tokens = _tokens(seed)
     begun = np.concatenate([np.ones_like(tokens[:, :1]), tokens[:, :0:-1]], axis=1)
     return {LOSS: _backpropagate(model, (tokens, begun), tokens[:, ::-1]), **layer_norms(model.arena, None)}
-
-
-def _backend() -> Any:
-    return get_backend("numpy", dtype="float64", kernels="plain")
 
 
 def _tokens(seed: int) -> HostArray:

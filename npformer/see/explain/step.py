@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend import get_backend
 from npformer.errors import ConfigError, DivergedError
 from npformer.layers import RandomKey
 from npformer.models import build_model
@@ -27,6 +26,7 @@ from npformer.run.metrics import read
 from npformer.run.model_arrays import copy_arrays, saved_arrays
 from npformer.run.resume import saved_options
 from npformer.see.explain.update import Update, update_of
+from npformer.see.record.models import plain_backend
 from npformer.training.descent import Shard, backpropagate, shards_of
 from npformer.training.step import TrainStep
 from npformer.typing import HostArray
@@ -118,7 +118,7 @@ def replay_step(step: TrainStep, batch: Sequence[Any]) -> ReplayedStep:
 def twin_of(step: TrainStep) -> TrainStep:
     """The same step in float64 with the plain kernels."""
     source, old = step.model, step.optimizer
-    model = build_model(source.config, backend=get_backend("numpy", dtype="float64", kernels="plain"))
+    model = build_model(source.config, backend=plain_backend())
     model.arena.segments = tuple(
         replace(mine, lr_scale=same.lr_scale, weight_decay=same.weight_decay, trainable=same.trainable)
         for mine, same in zip(model.arena.segments, source.arena.segments, strict=True)

@@ -1,9 +1,8 @@
-"""What all explanations share: their widths, paragraphs, numbers and shares as text, and values as JSON."""
+"""What all explanations share: lines of one width, numbers and shares as text, and values as JSON."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -14,14 +13,16 @@ from npformer.io.percent import percent
 NARROWEST, WIDEST = 60, 160
 
 
-def fitting(width: int) -> int:
-    """The nearest width that an explanation may have."""
-    return max(NARROWEST, min(width, WIDEST))
+class Sheet:
+    """Lines of one width, the nearest to it from NARROWEST to WIDEST."""
 
+    def __init__(self, width: int) -> None:
+        self.width = max(NARROWEST, min(width, WIDEST))
+        self.lines: list[str] = []
 
-def wrapped(text: str, width: int, first: str = "", hanging: str = "") -> Iterator[str]:
-    """A paragraph; first, hanging: what its first line begins with, and the others."""
-    yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=hanging)
+    def wrapped(self, text: str, first: str = "", hanging: str = "") -> None:
+        """Add a paragraph; first, hanging: what its first line begins with, and the others."""
+        self.lines += textwrap.wrap(text, self.width, initial_indent=first, subsequent_indent=hanging)
 
 
 def number(x: float) -> str:
@@ -40,9 +41,10 @@ def as_json(x: Any) -> Any:
         return x.tolist()
     if is_dataclass(x):
         return {each.name: as_json(getattr(x, each.name)) for each in fields(x) if each.repr}
-    if isinstance(x, dict) or hasattr(x, "_asdict"):
-        named = x if isinstance(x, dict) else x._asdict()
-        return {name: as_json(part) for name, part in named.items()}
+    if hasattr(x, "_asdict"):
+        return as_json(x._asdict())
+    if isinstance(x, dict):
+        return {name: as_json(part) for name, part in x.items()}
     if isinstance(x, tuple | list):
         return [as_json(part) for part in x]
     return x if isinstance(x, str | int | float | bool) or x is None else str(x)

@@ -13,7 +13,6 @@ moved. Parts are examined in backward order, so the first part that gets a wrong
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +25,7 @@ from npformer.check.report import WRONG, Report
 from npformer.check.subject import Subject
 from npformer.errors import ConfigError
 from npformer.io.notebook import Displayed
+from npformer.io.terminal import fill
 from npformer.layers import Layer
 from npformer.see.record.calls import Call, Moving, listening
 from npformer.see.record.recording import Recording, Setting, session
@@ -67,24 +67,21 @@ class Bisection(Displayed):
         """The way to the first wrong part, and its report, in so many columns, 60 or more; a longer name stands out."""
         if self.ok:
             return ["every gradient is right: there is nothing to look for"]
-        call, report = self.path[-1]
-        wrong = sum(row.verdict == WRONG for row in self.path[0][1].rows)
-        lines = _filled(f"one cause of {wrong} wrong gradients: {call.name}", columns) if wrong > 1 else []
-        for depth, (call, report) in enumerate(self.path):
-            wrong = sum(row.verdict == WRONG for row in report.rows)
-            lines += _filled(f"{call.name}: {wrong} of {len(report.rows)} gradients wrong", columns, "  " * depth)
-        lines += ["", *_filled(f"the first wrong part is {call.name}:", columns), *report.lines(columns)]
-        if call.parts:
+
+        def filled(text: str, depth: int = 0) -> list[str]:
+            margin = "  " * depth
+            return fill(text, columns, margin, margin + "    ").split("\n")
+
+        (last, report), lines = self.path[-1], list[str]()
+        for depth, (call, its_report) in enumerate(self.path):
+            wrong = sum(row.verdict == WRONG for row in its_report.rows)
+            lines += filled(f"one cause of {wrong} wrong gradients: {last.name}") if not depth and wrong > 1 else []
+            lines += filled(f"{call.name}: {wrong} of {len(its_report.rows)} gradients wrong", depth)
+        lines += ["", *filled(f"the first wrong part is {last.name}:"), *report.lines(columns)]
+        if last.parts:
             lines.append("all of its parts are right: it puts them together wrongly")
-            lines += _filled(self.connection, columns)
+            lines += filled(self.connection) if self.connection else []
         return lines
-
-
-def _filled(text: str, columns: int, margin: str = "") -> list[str]:
-    return textwrap.wrap(
-        text, columns, initial_indent=margin, subsequent_indent=margin + "    ", break_long_words=False,
-        break_on_hyphens=False,
-    )  # fmt: skip
 
 
 def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: Any) -> Bisection:
@@ -120,12 +117,9 @@ def _descend(call: Call, path: list[tuple[Call, Report]], complex_step: bool) ->
 
 
 def wrong_connection(call: Call) -> str:
-    """One sentence; "" for an operation, for a layer that is not on NumPy or refuses complex numbers."""
-    layer = call.target
-    if not isinstance(layer, Layer):
-        return ""
+    """One sentence, on the call of a layer; "" for one that is not on NumPy or refuses complex numbers."""
     try:
-        with session(Setting(call.name, layer, call.inputs, call.options)) as recording:
+        with session(Setting(call.name, call.target, call.inputs, call.options)) as recording:
             whole, *inside = recording.calls
             for part in (part for part in reversed(inside) if part.parent is whole):
                 sentence = _wrongly_handed(part, recording)

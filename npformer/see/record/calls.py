@@ -64,8 +64,8 @@ class Hooks:
         """Before a backward: the upstream gradient that it gets. call is None if its cache is unknown."""
         return dy
 
-    def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Sequence[Any]) -> Any:
-        """After a backward: the gradients that its caller gets. It has added to the arrays in into already."""
+    def leaving(self, call: Call | None, gradients: Any) -> Any:
+        """After a backward: the gradients that its caller gets. Those of parameters are added already."""
         return gradients
 
 
@@ -169,7 +169,7 @@ class CallRecorder:
         if call is not None:
             call.upstream, call.gradients, call.added = dy, gradients, tuple(added)
             call.backward_time = begun, self._tick()
-        return self.hooks.leaving(shown, dy, gradients, into)
+        return self.hooks.leaving(shown, gradients)
 
     def _call_of(self, target: Any, cache: Any) -> Call | None:
         """The call that made this cache; of several, the last whose backward has not run yet."""

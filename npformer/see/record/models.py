@@ -7,6 +7,7 @@ pages. The catalogue's layers and models can be asked for, too, by a part of the
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from npformer.check.cases.case import KEY, Case, shaken
 from npformer.check.cases.catalogue import catalogue
 from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS
-from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
+from npformer.models import DecoderConfig, EncoderConfig, Transformer, TransformerConfig, build_model
 from npformer.models.config import ModelConfig
 from npformer.see.record.recording import Setting
 from npformer.see.record.trace import Trace, trace
@@ -45,13 +46,13 @@ def showcase_model(**changes: Any) -> Showcase:
     """
     size = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_encoder_layers": 1, "num_decoder_layers": 1}
     config = TransformerConfig(len(PIECES), len(PIECES), **({"dropout": 0.0, "max_seq_len": 4} | size | changes))
-    model = Transformer(config, backend=_plain(), seed=0)
+    model = Transformer(config, backend=plain_backend(), seed=0)
     shaken(model)
     src = ids_of([[*word, "[EOS]"] for word in WORDS])
     tgt_in = ids_of([["[BOS]", *reversed(word)] for word in WORDS])
     tgt_out = ids_of([[*reversed(word), "[EOS]"] for word in WORDS])
     labels = {"source": src, "target_in": tgt_in, "target_out": tgt_out}
-    tokens = {name: [[PIECES[i] for i in row] for row in ids.tolist()] for name, ids in labels.items()}
+    tokens = {name: _told(ids, PIECES) for name, ids in labels.items()}
     return Showcase(model, (src, tgt_in), tgt_out, tokens)
 
 
@@ -100,7 +101,8 @@ _ONE: dict[str, tuple[type[ModelConfig], dict[str, Any]]] = {
 NAMES = (*TRANSFORMERS, *_ONE)
 
 
-def _plain() -> Any:
+def plain_backend() -> Any:
+    """Of NumPy, in float64 with the plain kernels."""
     return get_backend("numpy", dtype="float64", kernels="plain")
 
 
@@ -133,14 +135,12 @@ def model_setting(name: str) -> Setting:
 
 def case_setting(case: Case) -> Setting:
     """A layer or a model of the catalogue; the loss of a layer is Σ r·y."""
-    target = case.build(_plain())
+    target = case.build(plain_backend())
     config = getattr(target, "config", None)
     if not isinstance(config, ModelConfig):
         return Setting(case.name, target, case.inputs, case.options)
-    targets = some_targets(config, case.inputs[-1])
     letters = ("[PAD]", "[BOS]", "[EOS]", *(chr(ord("a") + i) for i in range(config.batch[0].below - 3)))
-    labels = _labels(config, case.inputs, targets, letters)
-    return Setting(case.name, target, case.inputs, case.options, targets, labels=labels, pieces=letters)
+    return _with_targets(case.name, target, case.inputs, letters, case.options)
 
 
 def some_targets(config: ModelConfig, tokens: HostArray) -> HostArray:
@@ -156,24 +156,23 @@ def some_targets(config: ModelConfig, tokens: HostArray) -> HostArray:
     return np.where(ends & (tokens != 2), 2, following)
 
 
-def _one_sequence(name: str, kind: type[ModelConfig], changes: dict[str, Any]) -> Setting:
-    config: Any = kind(vocab_size=len(PIECES), **(_SIZE | changes))  # type: ignore[call-arg]
-    make: Any = Decoder if isinstance(config, DecoderConfig) else Encoder
-    model = shaken(make(config, backend=_plain()))
-    tokens = ids_of([["[BOS]", *word] for word in WORDS])
-    targets = some_targets(config, tokens)
-    return Setting(
-        name, model, (tokens,), {}, targets, labels=_labels(config, (tokens,), targets, PIECES), pieces=PIECES
-    )
+def _one_sequence(name: str, kind: Any, changes: dict[str, Any]) -> Setting:
+    model = shaken(build_model(kind(vocab_size=len(PIECES), **(_SIZE | changes)), backend=plain_backend()))
+    return _with_targets(name, model, (ids_of([["[BOS]", *word] for word in WORDS]),), PIECES, {})
 
 
-def _labels(
-    config: ModelConfig, inputs: tuple[HostArray, ...], targets: HostArray, pieces: tuple[str, ...]
-) -> dict[str, Any]:
-    """The text of each token, and of each target; classes have numbers."""
-    tokens = dict(zip(("source", "target_in"), inputs, strict=False))
+def _with_targets(
+    name: str, model: Any, inputs: tuple[HostArray, ...], pieces: tuple[str, ...], options: dict[str, Any]
+) -> Setting:
+    """A model with targets that suit it, and the text of each token and target; classes have numbers."""
+    config, targets = model.config, some_targets(model.config, inputs[-1])
     of_classes = config.batch[-1].below != config.batch[0].below
-    named = (lambda i: f"class {i}") if of_classes else (lambda i: pieces[i])
-    rows = {name: [[pieces[i] for i in row] for row in x.tolist()] for name, x in tokens.items()}
-    listed = targets.tolist()
-    return rows | {"target_out": [list(map(named, row if isinstance(row, list) else [row])) for row in listed]}
+    rows = {side: _told(x, pieces) for side, x in zip(("source", "target_in"), inputs, strict=False)}
+    classes = tuple(f"class {i}" for i in range(config.batch[-1].below)) if of_classes else pieces
+    rows["target_out"] = _told(targets if targets.ndim > 1 else targets[:, None], classes)
+    return Setting(name, model, inputs, options, targets, labels=rows, pieces=pieces)
+
+
+def _told(ids: HostArray, pieces: Sequence[str]) -> list[list[str]]:
+    """The text of each id (B, T)."""
+    return [[pieces[i] for i in row] for row in ids.tolist()]

@@ -348,7 +348,7 @@ class _CopyKeeper(Hooks):
         self.tracer.begin()
         return dy
 
-    def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Sequence[Any]) -> Any:
+    def leaving(self, call: Call | None, gradients: Any) -> Any:
         frame = next(iter(self.tracer.end()), None)
         if call is not None:
             seen = self.seen[call.number]

@@ -79,7 +79,7 @@ class Doubling(Hooks):
     def entering(self, call, dy):
         return 2 * dy if call.operation else dy
 
-    def leaving(self, call, dy, gradients, into):
+    def leaving(self, call, gradients):
         return gradients / 2 if call.operation else gradients
 
 
