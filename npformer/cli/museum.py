@@ -118,10 +118,10 @@ def _mutants(args: argparse.Namespace) -> int:
 
 
 def _show(one: Mistake, args: argparse.Namespace) -> int:
-    exhibit = stored(one)
+    exhibit, place = stored(one), None
     runs = exhibit.comparison
-    place = None if runs is None else args.picture or Path(f"museum-{one.id}.svg")
-    if place is not None and runs is not None:
+    if runs is not None:
+        place = args.picture or Path(f"museum-{one.id}.svg")
         _draw(one, runs, place)
     if args.json:
         said = {name: getattr(one, name) for name in ("right", "wrong", "seen", "story", "instead")}

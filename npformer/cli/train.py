@@ -134,17 +134,16 @@ def _opened(args: argparse.Namespace, world: World) -> AbstractContextManager[tu
 
 def _introduction(trainer: Trainer, assembled: Assembled) -> str:
     model, training, made = trainer.step.model, assembled.options.training, trainer.step.step_number
-    path = visible(trainer.run.path)
+    path, again = visible(trainer.run.path), f"npformer train --resume {shell_words(trainer.run.path)} --set"
     if trainer.is_out_of_patience:
-        again = f"npformer train --resume {shell_words(trainer.run.path)} --set patience=none"
-        return folded(f"{path} has ended by patience at step {made}; to let it go on: {again}", sys.stderr)
-    if made >= training.steps > 0:
-        again = f"npformer train --resume {shell_words(trainer.run.path)} --set steps={2 * training.steps}"
-        return folded(f"{path} has made all of its {training.steps} steps; to let it go on: {again}", sys.stderr)
-    text = (
-        f"training {visible(trainer.task.name)} with {model.backend}: {model.num_parameters():,} parameters, "
-        f"steps {made} to {training.steps} of {training.batch_size} sequences\nthe run's folder is {path}"
-    )
+        text = f"{path} has ended by patience at step {made}; to let it go on: {again} patience=none"
+    elif made >= training.steps > 0:
+        text = f"{path} has made all of its {training.steps} steps; to let it go on: {again} steps={2 * training.steps}"
+    else:
+        text = (
+            f"training {visible(trainer.task.name)} with {model.backend}: {model.num_parameters():,} parameters, "
+            f"steps {made} to {training.steps} of {training.batch_size} sequences\nthe run's folder is {path}"
+        )
     return folded(text, sys.stderr)
 
 

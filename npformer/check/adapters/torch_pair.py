@@ -20,7 +20,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from functools import cache, partial
 from itertools import compress
 from typing import Any
@@ -132,12 +132,15 @@ class TorchCall:
     passes: int = 0
 
 
+@dataclass
 class TorchRun:
     """A function of tensors as a forward and a backward of NumPy arrays."""
 
-    def __init__(self, call: Callable[..., Any], parameters: Mapping[str, Value], device: Any, low: list[bool]) -> None:
-        self._call, self._parameters, self._device, self._low = call, parameters, device, low
-        self.silent = set[int]()
+    _call: Callable[..., Any]
+    _parameters: Mapping[str, Value]
+    _device: Any
+    _low: list[bool]  # of each input, whether it is bfloat16
+    silent: set[int] = field(default_factory=set)
 
     def forward(self, *inputs: Any, **options: Any) -> tuple[Any, TorchCall]:
         import torch
@@ -271,15 +274,12 @@ def _draws_from(seed: int, device: Any) -> Iterator[Callable[[], bool]]:
         )
 
 
-def _has_gaps(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and x.ndim > 0 and not x.flags.c_contiguous
-
-
 def _laid_out(x: Any, like: Any) -> Any:
     """A writable copy of a float tensor, with gaps between its elements if an array has them; else x itself."""
     if not is_inexact(x):
         return x
-    return x.repeat_interleave(2, dim=-1)[..., ::2] if _has_gaps(like) else x.clone()
+    has_gaps = isinstance(like, np.ndarray) and like.ndim > 0 and not like.flags.c_contiguous
+    return x.repeat_interleave(2, dim=-1)[..., ::2] if has_gaps else x.clone()
 
 
 def _root(x: Any) -> Any:
@@ -319,9 +319,9 @@ def rule_in_float64(backward: Callable[..., Any], with_copies: bool) -> Callable
     return rule
 
 
+@dataclass
 class _Copies:
-    def __init__(self, ctx: Any) -> None:
-        self._ctx = ctx
+    _ctx: Any
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._ctx, name)

@@ -80,25 +80,20 @@ def _call(path: str, name: str) -> Any:
 
 @contextmanager
 def running(path: str) -> Iterator[None]:
-    """Within this context code of the file runs; its errors become DataErrors that name the line."""
+    """Within this context code of the file runs, as when Python runs it: it can import its neighbours.
+
+    Its errors become DataErrors that name the line.
+    """
+    folder = str(Path(path).resolve().parent)
+    sys.path.insert(0, folder)
     try:
-        with _imports_beside(path):
-            yield
+        yield
     except NpformerError:
         raise
     except (Exception, SystemExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
         place = f"{path}, line {lines[-1]}" if lines else path
         raise DataError(f"{place}: expected a file that runs, got {type(error).__name__}: {error}") from error
-
-
-@contextmanager
-def _imports_beside(path: str) -> Iterator[None]:
-    """Within this context, the file can import its neighbours, as when Python runs it."""
-    folder = str(Path(path).resolve().parent)
-    sys.path.insert(0, folder)
-    try:
-        yield
     finally:
         if folder in sys.path:
             sys.path.remove(folder)

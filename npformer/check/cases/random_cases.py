@@ -20,7 +20,6 @@ from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
 from npformer.typing import HostArray
 
-Generator = np.random.Generator
 OPS = tuple(OPERATIONS)
 
 
@@ -77,7 +76,7 @@ def random_model_case(seed: int, number: int) -> Case:
     return model(f"Transformer: draw {number} of seed {seed}", Transformer, config, *inputs, key=key)
 
 
-def _padded(rng: Generator, batch: int, vocabulary: int) -> HostArray:
+def _padded(rng: np.random.Generator, batch: int, vocabulary: int) -> HostArray:
     """Token ids (B, T), each row padded with 0 from some place on, the first of full length."""
     length = int(rng.integers(2, 6))
     tokens = rng.integers(1, vocabulary, size=(batch, length))

@@ -21,7 +21,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -236,17 +236,14 @@ class _Search:
         """The changes that make more of these right than most, and no other tensor wrong; up to one that makes all."""
         if self._known is None:  # the tensors that are wrong stay the same as long as this search is used
             self._known = self._looked(wrong, budget)
-        changes = kinds(self._source.definition, self._known) if self._matters else iter(())
-        for edit in self._spelled(changes, budget):
+        changes = kinds(self._source.definition, self._known) if self._matters else ()
+        spelled = (self._spelling.edits(change) if budget.is_left else [change] for change in changes)
+        for edit in chain.from_iterable(spelled):
             if budget.allows_one() and (fixes := self._tried(edit, wrong, most)):
                 yield Repair(edit.cause, self._source.sentence(edit), frozenset(fixes)), edit
                 if fixes == wrong:
                     return
                 most = len(fixes)
-
-    def _spelled(self, changes: Iterator[TreeEdit], budget: SearchBudget) -> Iterator[TreeEdit]:
-        """The changes in the words of the library that the function computes with."""
-        return (edit for change in changes for edit in (self._spelling.edits(change) if budget.is_left else [change]))
 
     @contextlib.contextmanager
     def keep(self, edit: TreeEdit) -> Iterator[None]:
@@ -282,15 +279,14 @@ class _Search:
 
     def _near(self, gradients: HostArrays, number: int, wrong: set[str]) -> set[str]:
         """The wrong tensors that are near the truth now; none if another one is farther from it than before."""
-        fixes = {name for name in wrong if self._error(gradients, number, name) <= self._most_left(name)}
+        fixes = set()
+        for name in wrong:  # with a change, a share of the error may be left
+            share = LEFT if name in self._point.exact else LEFT_BY_DIFFERENCES
+            if self._error(gradients, number, name) <= min(1, max(share * self._off[name], ROUNDING / AGREES)):
+                fixes.add(name)
         others = [name for name in self._slack[number] if name not in wrong] if fixes else []
         is_spoiled = any(not self._error(gradients, number, name) <= max(1, 2 * self._off[name]) for name in others)
         return set() if is_spoiled else fixes
-
-    def _most_left(self, name: str) -> float:
-        """How far a gradient may be off with a change, in units of its slack."""
-        share = LEFT if name in self._point.exact else LEFT_BY_DIFFERENCES
-        return min(1, max(share * self._off[name], ROUNDING / AGREES))
 
     def _error(self, gradients: HostArrays, number: int, name: str) -> float:
         """The largest error of a gradient, in units of its slack."""

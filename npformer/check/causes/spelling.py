@@ -14,6 +14,7 @@ import contextlib
 import copy
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,9 +66,12 @@ class _UnknownError(Exception):
     """The library has no word for this."""
 
 
+@dataclass
 class _Words(ast.NodeTransformer):
-    def __init__(self, library: str, module: str, length: str, is_flat: bool) -> None:
-        self._library, self._module, self._length, self._is_flat = library, module, length, is_flat
+    _library: str
+    _module: str
+    _length: str
+    _is_flat: bool
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         match node.func:

@@ -213,15 +213,11 @@ def moved(x: HostArray, rng: np.random.Generator, u: float) -> HostArray:
     if not most:
         return x
     spread = float(np.std(x)) or most
-    size = max(2 * u, min(_far(u), 0.1 * spread / most, 0.15 / most if most > 1 else 1.0))
+    far = min(0.02, max(1e-3, 5 * u))  # 2 % in bfloat16, 1 % in float16, 0.1 % where there are many digits
+    size = max(2 * u, min(far, 0.1 * spread / most, 0.15 / most if most > 1 else 1.0))
     along = [rng.uniform(-1, 1, size=[n if i == axis else 1 for i, n in enumerate(x.shape)]) for axis in range(x.ndim)]
     together = np.asarray(sum(along, start=np.asarray(rng.uniform(-1, 1)))) / (x.ndim + 1)
     return np.asarray(x * (1 + size * (rng.uniform(-1, 1, size=x.shape) + together)))
-
-
-def _far(u: float) -> float:
-    """2 % in bfloat16, 1 % in float16, 0.1 % where there are many digits: enough to round everything anew."""
-    return float(min(0.02, max(1e-3, 5 * u)))
 
 
 def _near(subject: Subject, seed: int) -> Subject:

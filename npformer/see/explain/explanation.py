@@ -138,10 +138,10 @@ class _NumberReader(Graph):
     def terms(self, place: GradientAddress, value: float) -> ProductSums:
         """The products of the place's own gradient; what a layer's own code adds is one, whose parts are not seen."""
         sums = self._sums("the number", value, map(self.made, self.arrivals(place)), value != 0)
-        named = [(self._names[id(call)], part) for call, part in self.outside(place) if part]
-        own = [(name, (Product("", f"{name}: its own code", (part,), part, "", ""),), part) for name, part in named]
-        groups = (*sums.groups, *(Group(name, "", None, products, part) for name, products, part in own))
-        return replace(sums, groups=groups, begins=sums.begins and not own)
+        own = []
+        for name, part in ((self._names[id(call)], part) for call, part in self.outside(place) if part):
+            own.append(Group(name, "", None, (Product("", f"{name}: its own code", (part,), part, "", ""),), part))
+        return replace(sums, groups=(*sums.groups, *own), begins=sums.begins and not own)
 
     def why(self, sums: ProductSums) -> ProductSums | None:
         """The products of the largest product's gradient; of a sum of zeros, those of a gradient that is 0."""

@@ -63,7 +63,7 @@ class Graph:
             self._runs[call.number] = PairRun(tracer.frames[0])
         return self._runs[call.number]
 
-    def uses(self, place: GradientAddress) -> Iterator[Arrival]:
+    def _uses(self, place: GradientAddress) -> Iterator[Arrival]:
         """Every use of a parameter: the operations that add to its gradient, with the entry of theirs."""
         for call in self.session.backward_order:
             names, inputs, seen = gradient_names(call.target, 99), inputs_of(call), self.session.seen[call.number]
@@ -104,7 +104,7 @@ class Graph:
     def arrivals(self, place: GradientAddress) -> list[Arrival]:
         """The entries of returned gradients of which a place's gradient is the sum."""
         if place.kind == "parameter":
-            return list(self.uses(place))
+            return list(self._uses(place))
         call = place.call or self.session.calls[0]
         if place.kind == "output":
             return self.arriving(call, place.part, place.index)

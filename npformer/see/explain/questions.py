@@ -69,16 +69,8 @@ def judged(question: Question, typed: str) -> tuple[bool, str]:
     """Whether an answer is right, and what is said to a wrong one. Raises ConfigError for what is no answer."""
     answer = question.answer
     if isinstance(answer, frozenset):
-        return _names(answer, _names_of(typed, question.choices))
-    if isinstance(answer, tuple):
-        return _shape(answer, _shape_of(typed))
-    try:
-        given = float(typed.replace("−", "-"))
-    except ValueError:
-        given = math.nan
-    if not math.isfinite(given):
-        raise _no_answer("a number such as -0.5", typed)
-    return _number(answer, given)
+        return _names(answer, question.choices, typed)
+    return _shape(answer, typed) if isinstance(answer, tuple) else _number(answer, typed)
 
 
 def _no_answer(expected: str, typed: str) -> ConfigError:
@@ -86,28 +78,21 @@ def _no_answer(expected: str, typed: str) -> ConfigError:
     return ConfigError(f"--predict: expected {expected}, got {typed if len(typed) <= 40 else typed[:39] + '…'!r}")
 
 
-def _names_of(typed: str, choices: tuple[str, ...]) -> frozenset[str]:
+def _names(answer: frozenset[str], choices: tuple[str, ...], typed: str) -> tuple[bool, str]:
     given = frozenset(re.split(r"[,\s]+|\band\b", typed.lower())) - {""}
     if not given or given - set(choices):
         raise _no_answer(f"one or more of {', '.join(choices)}", typed)
-    return given
-
-
-def _shape_of(typed: str) -> tuple[int, ...]:
-    sizes = re.findall(r"\d+", typed)
-    if not sizes or re.search(r"[^\d\s,()\[\]×x]", typed) or max(map(len, sizes)) > MOST_DIGITS:
-        raise _no_answer("a shape such as (2, 3)", typed)
-    return tuple(map(int, sizes))
-
-
-def _names(answer: frozenset[str], given: frozenset[str]) -> tuple[bool, str]:
     if given < answer:
         return False, f"Not all: there {'is' if len(answer - given) == 1 else 'are'} {len(answer - given)} more."
     wrong = "Too many." if given > answer else "Not each of them is right." if given & answer else "No."
     return given == answer, "" if given == answer else wrong
 
 
-def _shape(answer: tuple[int, ...], given: tuple[int, ...]) -> tuple[bool, str]:
+def _shape(answer: tuple[int, ...], typed: str) -> tuple[bool, str]:
+    sizes = re.findall(r"\d+", typed)
+    if not sizes or re.search(r"[^\d\s,()\[\]×x]", typed) or max(map(len, sizes)) > MOST_DIGITS:
+        raise _no_answer("a shape such as (2, 3)", typed)
+    given = tuple(map(int, sizes))
     if len(given) != len(answer):
         return False, f"It has {len(answer)} {'axis' if len(answer) == 1 else 'axes'}, not {len(given)}."
     if sorted(given) == sorted(answer):
@@ -115,7 +100,13 @@ def _shape(answer: tuple[int, ...], given: tuple[int, ...]) -> tuple[bool, str]:
     return False, f"{sum(a == b for a, b in zip(given, answer, strict=True))} of {len(answer)} sizes are right."
 
 
-def _number(answer: float, given: float) -> tuple[bool, str]:
+def _number(answer: float, typed: str) -> tuple[bool, str]:
+    try:
+        given = float(typed.replace("−", "-"))
+    except ValueError:
+        given = math.nan
+    if not math.isfinite(given):
+        raise _no_answer("a number such as -0.5", typed)
     near = max(NEAR * abs(answer), NEAR_ZERO)
     if abs(given - answer) <= near:
         return True, ""

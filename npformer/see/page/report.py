@@ -54,18 +54,15 @@ def td(text: object, kind: str = "") -> str:
 
 def what_table(runs: Sequence[RunSummary]) -> str:
     """What each run trained and what it reached; a column for each run."""
-    return _by_run("What was trained, and what it reached", runs, _rows(list(map(_what, runs))))
+    return _by_run("What was trained, and what it reached", runs, list(map(_what, runs)))
 
 
-def _rows(columns: Sequence[Mapping[str, str]]) -> list[list[str]]:
-    """[name, the text in each column], for every name."""
+def _by_run(
+    caption: str, runs: Sequence[RunSummary], columns: Sequence[Mapping[str, str]], head: str = "", kind: str = ""
+) -> str:
+    """A table with a column of texts for each run, by the name of their row."""
     names = dict.fromkeys(name for column in columns for name in column)
-    return [[name, *(column.get(name, "–") for column in columns)] for name in names]
-
-
-def _by_run(caption: str, runs: Sequence[RunSummary], rows: list[list[str]], head: str = "", kind: str = "") -> str:
-    """A table with a column for each run."""
-    cells = [[th(name), *map(td, values)] for name, *values in rows]
+    cells = [[th(name), *(td(column.get(name, "–")) for column in columns)] for name in names]
     return table(caption, [head, *(run.name for run in runs)], cells, kind)
 
 
@@ -92,17 +89,19 @@ def _what(run: RunSummary) -> dict[str, str]:
 
 def environment_table(runs: Sequence[RunSummary]) -> str:
     """The versions and the processor, as each run's checkpoint tells."""
-    return _by_run("What the last checkpoint was made with", runs, _rows([run.environment for run in runs]))
+    return _by_run("What the last checkpoint was made with", runs, [run.environment for run in runs])
 
 
 def options_table(runs: Sequence[RunSummary], differing: bool) -> str:
     """The options of the runs; differing: those alone that are not the same in all."""
-    every = _rows([{name: in_shell(value) for name, value in flat(run.options).items()} for run in runs])
-    rows = [row for row in every if not differing or len(set(row[1:])) > 1]
-    if not rows:
+    columns = [{name: in_shell(value) for name, value in flat(run.options).items()} for run in runs]
+    names = {name for column in columns for name in column}
+    alike = {name for name in names if differing and len({column.get(name) for column in columns}) == 1}
+    if alike == names:
         return '<p class="quiet">All options are the same.</p>'
     caption = "Options that differ" if differing else "All options"
-    return _by_run(caption, runs, rows, "option", "options")
+    columns = [{name: column[name] for name in column if name not in alike} for column in columns]
+    return _by_run(caption, runs, columns, "option", "options")
 
 
 def norms_of(run: RunSummary) -> list[tuple[int, dict[str, float]]]:

@@ -19,9 +19,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from npformer.errors import OutputError
 from npformer.functional.derivation import for_page
-from npformer.io.atomic_files import describe, write_atomically
+from npformer.io.output_files import write_file
 from npformer.see.explain.number import GradientAddress
 from npformer.see.page.bugs import BugTrace
 from npformer.see.page.document import Pack, bundle, html_page, web_file
@@ -42,11 +41,7 @@ def write_trace_page(
     Terms and witnesses need a trace that was recorded in this process; one that was read from JSON is shown
     without them. Raises OutputError if path cannot be written.
     """
-    page = trace_page(trace, bugs=bugs, opens=opens)
-    try:
-        write_atomically(Path(path), page.encode("utf-8"))
-    except OSError as error:
-        raise OutputError(f"{path}: expected a path that can be written, got: {describe(error)}") from error
+    write_file(Path(path), "the trace's page", trace_page(trace, bugs=bugs, opens=opens).encode())
 
 
 def trace_page(
@@ -106,6 +101,10 @@ def _evidence(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, A
     recording, by_number = trace.recording, dict[str, Any]()
     if recording is None:
         return {}
+
+    def packed(numbers: HostArray | None) -> str | None:
+        return None if numbers is None else pack.add(numbers, whole=True)
+
     for call in trace.calls:
         number = call["id"]
         only = next(((each["name"], each["flat"]) for each in asked if each["call"] == number), None)
@@ -114,14 +113,10 @@ def _evidence(trace: Trace, pack: Pack, asked: Sequence[OpensAt]) -> dict[str, A
             for each in call["gradients"]
             if each["value"] not in pack.left_out or (only is not None and only[0] == each["name"])
         }
-        shown = evidence_of(recording.calls[number], recording.seen[number], names, only)
+        found = evidence_of(recording.calls[number], recording.seen[number], names, only).items()
         by_number[str(number)] = {
-            name: {
-                "complex": None if each.by_complex is None else pack.add(each.by_complex, whole=True),
-                "central": None if each.by_central is None else pack.add(each.by_central, whole=True),
-                "only": each.only,
-            }
-            for name, each in shown.items()
+            name: {"complex": packed(each.by_complex), "central": packed(each.by_central), "only": each.only}
+            for name, each in found
         }
     return by_number
 

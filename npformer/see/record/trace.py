@@ -237,14 +237,15 @@ def _shape_and_largest(values: list[Json], arrays: HostArrays) -> tuple[str, str
     return "", "–"
 
 
+@dataclass
 class Arrays:
     """The distinct arrays of a trace. Beyond ``most`` bytes they are only counted, for an error to say how many."""
 
-    def __init__(self, host: Callable[[Any], Any], most: int) -> None:
-        self.by_name: HostArrays = {}
-        self.bytes = 0
-        self._host, self._most = host, most
-        self._names: dict[tuple[str, tuple[int, ...], bytes | int], str] = {}
+    _host: Callable[[Any], Any]
+    _most: int
+    by_name: HostArrays = field(default_factory=dict)
+    bytes: int = 0
+    _names: dict[Any, str] = field(default_factory=dict)  # by dtype, shape, and bytes or their hash
 
     @property
     def is_full(self) -> bool:
