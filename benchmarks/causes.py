@@ -20,8 +20,7 @@ from benchmarks import machine, page_tables, report
 from benchmarks.options import add_save, bare_parser
 from npformer.data import SequenceTask
 from npformer.optim import Constant, WarmupCosine
-from npformer.see.explain.causes import causes
-from npformer.see.explain.change import change_of
+from npformer.see.explain.change import causes, change_of
 from npformer.see.explain.step import replay_step
 
 #: Each kind is planted for five seeds, in a small model that reverses words. At least 35 of the 40 must be named first.

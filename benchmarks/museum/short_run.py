@@ -8,8 +8,8 @@ import numpy as np
 from npformer.backend import get_backend
 from npformer.data import SequenceTask
 from npformer.io.progress_bar import watched
-from npformer.lab.museum.comparison import STEPS, End, TrainingCourse
 from npformer.lab.museum.patch import patched
+from npformer.lab.museum.stored import STEPS, End, TrainingCourse
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam
 from npformer.training import TrainStep

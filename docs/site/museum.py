@@ -17,9 +17,8 @@ from npformer.check import INVARIANTS
 from npformer.io.progress_bar import watched
 from npformer.lab.mistake import Mistake
 from npformer.lab.museum.bugs import BUGS
-from npformer.lab.museum.comparison import STEPS, Comparison
 from npformer.lab.museum.patch import edited_sources
-from npformer.lab.museum.stored import stored
+from npformer.lab.museum.stored import STEPS, Comparison, stored
 from npformer.see.page.bugs import MOST, USUAL
 from npformer.see.plot.charts import chart_drawing
 from npformer.see.plot.curves import comparison_chart

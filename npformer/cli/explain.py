@@ -23,8 +23,7 @@ from npformer.io.terminal import columns, counted, fill, say_error
 from npformer.layers import Layer
 from npformer.optim import Adam
 from npformer.see.explain import explanation, lines, session, to_dict
-from npformer.see.explain.change import change_of
-from npformer.see.explain.change_text import change_document, change_lines
+from npformer.see.explain.change import change_document, change_lines, change_of
 from npformer.see.explain.number import GradientAddress, find, find_parameter
 from npformer.see.explain.operation import OperationStory, explained_operation, forward_lines, operation_lines
 from npformer.see.explain.sizes import sizes, sizes_text

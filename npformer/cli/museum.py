@@ -15,8 +15,7 @@ from npformer.io.seconds import now, since
 from npformer.lab.mistake import Mistake
 from npformer.lab.museum import text
 from npformer.lab.museum.bugs import BUGS, bug
-from npformer.lab.museum.comparison import STEPS, Comparison
-from npformer.lab.museum.stored import Exhibit, stored
+from npformer.lab.museum.stored import STEPS, Comparison, Exhibit, stored
 from npformer.lab.mutation_testing import SURVIVED, mutation_test, summary
 from npformer.see.plot.curves import draw_comparison
 

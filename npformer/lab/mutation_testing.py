@@ -23,7 +23,6 @@ from npformer import functional, layers
 from npformer.backend import Backend, get_backend, plain_pair
 from npformer.check.cases.case import Case
 from npformer.check.cases.catalogue import catalogue
-from npformer.check.causes.clues import all_layers
 from npformer.check.causes.mutants import Mutant, mutants
 from npformer.check.measures import largest, max_abs, scale_of
 from npformer.check.report import WRONG
@@ -57,7 +56,7 @@ class MutantCase:
 
         def build(backend: Backend) -> Any:
             layer = case.build(backend)
-            for part in all_layers(layer):
+            for part in layer.all_layers():
                 if type(part) is self.owner:
                     part.__class__ = wrong
             return layer
@@ -108,7 +107,7 @@ def mutant_cases() -> list[MutantCase]:
         its_cases = tuple(case for case in cases if case.group == "op" and case.name.partition(":")[0] == op)
         all_cases += [MutantCase(m, op, None, its_cases) for m in mutants(getattr(functional, f"{op}_backward"))]
     layer_cases = [case for case in cases if case.group == "layer"]
-    parts = {case.name: set(map(type, all_layers(case.build(backend)))) for case in layer_cases}
+    parts = {case.name: set(map(type, case.build(backend).all_layers())) for case in layer_cases}
     for layer in (getattr(layers, name) for name in layers.__all__):
         its_cases = tuple(case for case in layer_cases if layer in parts[case.name])
         for name in dir(layer):  # inherited ones, too

@@ -6,7 +6,7 @@ from benchmarks import causes as command
 from benchmarks import page_tables
 from benchmarks.causes import KINDS, LEAST_NAMED, MOST_ACCUSED, PLANT, SEEDS, SOUND_RUNS
 from benchmarks.measured import RESULTS
-from npformer.see.explain.causes import LOOKS
+from npformer.see.explain.change import LOOKS
 
 
 def stored():

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from npformer.check.causes.clues import clues_of
+from npformer.check.causes.diagnosis import clues_of
 from npformer.functional import AttentionMask, Draw
 from npformer.layers import MultiHeadAttention, RandomKey
 from tests.check.functions import normals

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from npformer.lab.museum.bugs import BUGS
-from npformer.lab.museum.comparison import STEPS
+from npformer.lab.museum.stored import STEPS
 
 
 def test_list(cli):

@@ -9,8 +9,7 @@ from npformer.errors import ConfigError
 from npformer.io import terminal
 from npformer.lab.museum import text
 from npformer.lab.museum.bugs import BUGS, bug
-from npformer.lab.museum.comparison import ABOVE, AMONG, BELOW, Comparison, End, TrainingCourse
-from npformer.lab.museum.stored import stored
+from npformer.lab.museum.stored import ABOVE, AMONG, BELOW, Comparison, End, TrainingCourse, stored
 
 #: Of the collection of real bugs: all that are bugs of a backward, a wiring, a loop or a test.
 NUMBERS = set(range(1, 31))

@@ -8,8 +8,7 @@ import pytest
 import npformer
 from npformer.errors import DataError
 from npformer.lab.museum.bugs import BUGS, bug
-from npformer.lab.museum.comparison import STEPS
-from npformer.lab.museum.stored import stored
+from npformer.lab.museum.stored import STEPS, stored
 
 PACKAGE = Path(npformer.__file__).parent
 SOURCES = [

@@ -18,21 +18,255 @@ off: a − mean(a) − b·mean(a·b). Cheap changes come first.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from npformer.check.causes.additions import (
-    ADDITIONS,
-    EXCHANGES,
-    IN_KERNELS,
-    INVENTIONS,
-    Addition,
-    Here,
-    unused_in_products,
-    unused_names,
-)
+import numpy as np
+
 from npformer.check.causes.inverse import CHANGES, FIRST, FIRST_IN_KERNELS, REST_IN_KERNELS
 from npformer.check.causes.mutants import called, elements
-from npformer.check.causes.nodes import Found, Known, Site, TreeEdit, is_real, is_value, sites
+from npformer.check.causes.nodes import (
+    Found,
+    Known,
+    Site,
+    TreeEdit,
+    fits,
+    is_mask,
+    is_named,
+    is_operand,
+    is_real,
+    is_value,
+    sites,
+)
+from npformer.check.measures import max_abs
+from npformer.typing import Shape
+
+#: The most names of which projections are made.
+MOST_NAMES = 5
+#: Relative: numbers this near are the same but for digits.
+TWIN = 1e-5
+_LAST = "axis=-1, keepdims=True"
+_NP = "__import__('numpy')"
+_SIGMOID = f"1 / (1 + {_NP}.exp(-{{0}}))"
+#: Functions of an array that are common factors in derivatives.
+_DERIVED = ("(1 - {0})", "(1 - {0} ** 2)", "({0} > 0)", "(1 + {0})", f"{_NP}.sign({{0}})", f"{_NP}.exp({{0}})",
+            f"{_NP}.cos({{0}})", f"{_NP}.sin({{0}})", "({0} * (1 - {0}))", "({0} ** 2)", "({0} ** -2)",
+            f"({_SIGMOID})")  # fmt: skip
+_FUNCTIONS = ("{0} ** 2", "{0} ** 0.5", "{0} ** 3", "1 / {0}", "1 - {0}", f"{_NP}.sign({{0}})", "abs({0})",
+              f"{_NP}.exp({{0}})", f"{_NP}.conj({{0}})", _SIGMOID)  # fmt: skip
+
+Texts = Iterator[tuple[str, str]]
+
+
+class Here(NamedTuple):
+    """A place, with its value and its source, and what there is to build with."""
+
+    site: Site
+    value: Any
+    text: str
+    known: Known
+
+    @property
+    def shape(self) -> Shape:
+        return np.shape(self.value)
+
+    @property
+    def is_operand(self) -> bool:
+        return is_operand(self.site) and not is_mask(self.value)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it is a name, or a part of one."""
+        return isinstance(self.site.get(), ast.Name | ast.Subscript | ast.Attribute) and not is_mask(self.value)
+
+    @property
+    def takes_terms(self) -> bool:
+        """Whether it is a sum's first part, or an assigned or returned value: one place of several alike."""
+        parent = self.site.parent
+        is_in_sum = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add | ast.Sub)
+        is_whole = isinstance(parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple)
+        return ((is_in_sum and self.site.field == "left") or is_whole) and not is_mask(self.value)
+
+    def is_twin(self, value: Any) -> bool:
+        """Whether it is the same but for digits: then the mistake is where one was made, and not in its use."""
+        return np.shape(value) == self.shape and 0 < max_abs(value - self.value) <= TWIN * max_abs(self.value)
+
+    def others(self) -> Iterator[tuple[str, Any]]:
+        """The other values, by their source."""
+        return ((text, v) for text, v in self.known.pool.items() if text != self.text)
+
+    def arrays(self) -> list[str]:
+        """Names of arrays of numbers."""
+        return [text for text, v in self.others() if text.isidentifier() and np.ndim(v) and not is_mask(v)]
+
+    def numbers(self) -> list[str]:
+        return [text for text, v in self.others() if is_named(text) and not np.ndim(v) and ".size" not in text]
+
+
+def factors(here: Here) -> Texts:
+    """A number or an array of the pool, multiplied, divided or matrix-multiplied."""
+    for text, v in here.others() if here.is_operand else ():
+        for spelled, op in itertools.product(_broadcast(text, np.shape(v), here.shape), "*/"):
+            yield "missing factor" if np.ndim(v) else "factor", f"({here.text}) {op} {spelled}"
+        if len(here.shape) >= 2 and np.ndim(v) == 2:
+            for array in (f"({text})", f"({text}).swapaxes(-1, -2)"):
+                yield "missing factor", f"({here.text}) @ {array}"
+                yield "missing factor", f"{array} @ ({here.text})"
+    rests = [f"{op} (1 - {number})" for number in here.numbers() for op in "*/"]  # of a rate
+    for scaled in ("* 2", "* 0.5", "* 3", *rests) if here.is_operand else ():
+        yield "factor", f"({here.text}) {scaled}"
+
+
+def derived_factors(here: Here) -> Texts:
+    """A function of an array of the pool, multiplied."""
+    for name in here.arrays() if here.is_operand else ():
+        for spelled in _broadcast(name, np.shape(here.known.pool[name]), here.shape):
+            for derived in (*_DERIVED, *(f"{helper}({{0}})" for helper in here.known.helpers)):
+                yield "missing factor", f"({here.text}) * {derived.format(spelled)}"
+
+
+def _broadcast(text: str, shape: Shape, to: Shape) -> list[str]:
+    """The array in forms that broadcast with the other shape: unchanged, or with axes appended."""
+    with contextlib.suppress(ValueError):
+        np.broadcast_shapes(shape, to)
+        return [f"({text})"]
+    starts = [i for i in range(len(to) - len(shape) + 1) if shape and to[i : i + len(shape)] == shape]
+    return [f"({text})[..., {', '.join(['None'] * (len(to) - len(shape) - i))}]" for i in starts]
+
+
+def functions(here: Here) -> Texts:
+    """A function applied to an existing value."""
+    for derived in (*_FUNCTIONS, *(f"{helper}({{0}})" for helper in here.known.helpers)):
+        yield "wrong factor", derived.format(f"({here.text})")
+    if len(here.shape) == 2:
+        yield "wrong branch", f"{_NP}.tril({here.text})"
+        yield "wrong factor", f"{_NP}.linalg.inv({here.text})"
+
+
+def choices(here: Here) -> Texts:
+    """One of two, by a mask of the pool."""
+    if not here.is_operand or not here.shape:
+        return
+    names, pool = here.arrays(), here.known.pool
+    masks = [text for text, v in here.others() if is_mask(v) and fits(np.shape(v), here.shape)]
+    masks += [f"{name} > 0" for name in names if np.shape(pool[name]) == here.shape]
+    masks += [f"abs({name}) < {bound}" for name in names[:2] for bound in here.numbers()[:2]]
+    others = ["0", "1", f"-({here.text})", *(f"{_NP}.sign({name})" for name in names[:2])]
+    others += [f"({here.text}) * {text}" for text in pool if text.isidentifier()][:4]
+    others += [text for text, v in here.others() if np.shape(v) == here.shape and not is_mask(v)]
+    for mask, other in itertools.product(masks[:8], others[:18]):
+        yield "wrong branch", f"{_NP}.where({mask}, {here.text}, {other})"
+        yield "wrong branch", f"{_NP}.where({mask}, {other}, {here.text})"
+
+
+def _added(here: Here, terms: Iterable[tuple[str, Shape]]) -> Texts:
+    for text, shape in terms:
+        for op in "+-" if fits(shape, here.shape) else "":
+            yield "missing term", f"({here.text}) {op} {text}"
+
+
+def names_added(here: Here) -> Texts:
+    if here.takes_terms:
+        yield from _added(here, ((n, here.shape) for n in here.arrays() if np.shape(here.known.pool[n]) == here.shape))
+
+
+def terms(here: Here) -> Texts:
+    """An expression or a small number, such as an ε of the forward."""
+    if here.is_operand:
+        small = [repr(number) for number in here.known.constants if 0 < abs(number) < 1e-2]
+        fitting = [(f"({text})", np.shape(v)) for text, v in here.others()]
+        yield from _added(here, [*fitting, *((number, ()) for number in (*small, "1", "1.0"))])
+
+
+def products(here: Here) -> Texts:
+    if here.takes_terms:
+        yield from _added(here, here.known.products)
+
+
+def products_at_names(here: Here) -> Texts:
+    if isinstance(here.site.get(), ast.Name) and not here.takes_terms and not is_mask(here.value):
+        yield from _added(here, here.known.products)
+
+
+def unused_names(here: Here) -> Texts:
+    """A name that is not used yet, times a number of the pool, times 1, 2 or 1/2."""
+    yield from _with_numbers(
+        here, [(n, np.shape(here.known.pool[n])) for n in here.known.unused if n in here.known.pool]
+    )
+
+
+def unused_in_products(here: Here) -> Texts:
+    """The same of its product with another name."""
+    yield from _with_numbers(
+        here, [product for product in here.known.products if any(n in product[0] for n in here.known.unused)]
+    )
+
+
+def _with_numbers(here: Here, terms: list[tuple[str, Shape]]) -> Texts:
+    terms = [term for term in terms if term[1] or here.known.with_kernels]  # a kernel's row sums are numbers
+    kinds = itertools.product(terms, ("1", *here.numbers()), ("1", "2", "0.5")) if here.takes_terms else ()
+    for (text, shape), *numbers in kinds:
+        yield from _added(here, [(" * ".join([*(n for n in numbers[::-1] if n != "1"), text]), shape)])
+
+
+def projections(here: Here) -> Texts:
+    """What a norm or a softmax takes off: a mean or a sum over the last axis of a name or of a product of two.
+
+    With a name as a factor, too, and both terms of a norm: a − mean(a), a − sum(a·b), a − b·mean(a·b),
+    a − mean(a) − b·mean(a·b).
+    """
+    text, is_place = here.text, here.takes_terms or isinstance(here.site.get(), ast.Name)
+    if not is_place or is_mask(here.value) or not here.shape or here.shape[-1] < 2:
+        return
+    alike = [name for name, v in here.known.pool.items() if np.shape(v) == here.shape and not is_mask(v)]
+    names = [name for name in alike if is_named(name)][:MOST_NAMES]
+    for name in names if text in names else ():
+        yield "missing term", f"{text} - {text}.mean({_LAST}) - {name} * ({text} * {name}).mean({_LAST})"
+    inner = [*names, *(f"({a} * {b})" for a, b in itertools.combinations_with_replacement(names, 2))]
+    for part, mean in itertools.product(inner, ("mean", "sum")):
+        taken = f"{part}.{mean}({_LAST})"
+        factors = ["", *(f"{name} * " for name in names if name in part.strip("()").split(" * "))]
+        yield from _added(here, [(f"{factor}{taken}", here.shape) for factor in factors])
+
+
+def names(here: Here) -> Texts:
+    """Another array in the place of one, what it lacks to 1, or 1."""
+    if here.is_read:
+        named = [(text, np.shape(v)) for text, v in here.others() if is_named(text) and not here.is_twin(v)]
+        same = [text for text, shape in named if shape == here.shape]
+        more = [text for text, shape in named if shape != here.shape and len(shape) == len(here.shape)]
+        yield from (("wrong factor", text) for text in (*same, f"1 - {here.text}", "1", *more))
+
+
+def expressions(here: Here) -> Texts:
+    """An expression of the same shape in the place of a name."""
+    if here.is_read:
+        same = [(text, v) for text, v in here.others() if not is_named(text) and np.shape(v) == here.shape]
+        yield from (("wrong factor", text) for text, v in same if not here.is_twin(v))
+
+
+def sums(here: Here) -> Texts:
+    axes = [*range(len(here.shape)), *itertools.combinations(range(len(here.shape)), 2)]
+    for axis, name in itertools.product(axes if not is_mask(here.value) else (), ("sum", "mean")):
+        yield "summed axis", f"({here.text}).{name}(axis={axis}, keepdims=True)"
+
+
+#: Takes a place with real numbers, and gives pairs (mistake, what should stand there instead).
+Addition = Callable[[Here], Texts]
+#: Cheap ones, those that add a value of the function, and those that build new expressions; as they are tried.
+EXCHANGES: tuple[Addition, ...] = (names, names_added)
+ADDITIONS: tuple[Addition, ...] = (unused_names, factors, products, terms, expressions, functions)
+INVENTIONS: tuple[Addition, ...] = (
+    unused_in_products, projections, derived_factors, choices, sums, products_at_names
+)  # fmt: skip
+#: The order in kernels.
+IN_KERNELS: tuple[tuple[Addition, ...], ...] = (
+    (factors, products), (projections, products_at_names),
+    (expressions, functions, derived_factors, terms), (sums, choices),
+)  # fmt: skip
+
 
 Edits = Callable[[ast.FunctionDef, Known], Iterator[TreeEdit]]
 

@@ -9,7 +9,7 @@ from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from npformer.backend import Pair
-from npformer.check.adapters.conventions import owners_in
+from npformer.check.adapters.stateful import owners_in
 from npformer.check.causes.source import is_installed
 from npformer.check.checkable import Checkable, unwrapped
 from npformer.check.in_float64 import attributes

@@ -13,9 +13,8 @@ from npformer.io.percent import percent
 from npformer.io.terminal import columns, counted, fill
 from npformer.lab.lessons.lessons import LESSONS
 from npformer.lab.mistake import Mistake
-from npformer.lab.museum.comparison import STEPS, Comparison
 from npformer.lab.museum.patch import edited_sources
-from npformer.lab.museum.stored import Exhibit
+from npformer.lab.museum.stored import STEPS, Comparison, Exhibit
 from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, SURVIVED, MutantResult
 
 MARGIN = " " * 4

@@ -24,9 +24,8 @@ from npformer.functional import OPERATIONS
 from npformer.lab.lessons.broken import FAULT, LAST_FAULT, broken_case
 from npformer.lab.lessons.lessons import BROKEN_FILE, Lesson
 from npformer.lab.museum.bugs import bug
-from npformer.lab.museum.comparison import ABOVE, BELOW, PLACES
 from npformer.lab.museum.patch import changed_functions
-from npformer.lab.museum.stored import stored
+from npformer.lab.museum.stored import ABOVE, BELOW, PLACES, stored
 from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, judge, mutant_cases
 from npformer.see.explain.operation import FunctionStory, LineStory, OperationStory, explained_operation
 

@@ -4,9 +4,7 @@ import pytest
 
 import npformer as npf
 from npformer.optim import WarmupCosine
-from npformer.see.explain.causes import causes
-from npformer.see.explain.change import change_of
-from npformer.see.explain.change_text import change_lines
+from npformer.see.explain.change import causes, change_lines, change_of
 from npformer.see.explain.step import replay_step
 from npformer.see.record.models import PIECES
 from tests.see.explain.test_change import training

@@ -6,7 +6,7 @@ import pytest
 
 from npformer.errors import ConfigError
 from npformer.lab.lessons import LESSONS
-from npformer.lab.museum.comparison import ABOVE, BELOW
+from npformer.lab.museum.stored import ABOVE, BELOW
 from npformer.lab.mutation_testing import CRASHED
 from npformer.see.explain.questions import QUESTIONS, Question, judged, questions
 
