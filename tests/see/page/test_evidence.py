@@ -5,7 +5,7 @@ import pytest
 
 import npformer as npf
 from npformer.see.page import trace_page
-from npformer.see.page.evidence import uses
+from npformer.see.page.trace_writer import uses
 from npformer.see.record.models import showcase
 from tests.see.page.test_trace_writer import data_of
 

@@ -16,9 +16,9 @@ import npformer as npf
 from npformer.errors import OutputError
 from npformer.models import build_model
 from npformer.run.options import complete
-from npformer.see.page import evidence, trace_page, trace_writer, write_trace_page
+from npformer.see.page import trace_page, trace_writer, write_trace_page
 from npformer.see.page.document import Pack
-from npformer.see.page.evidence import evidence_of
+from npformer.see.page.trace_writer import witnessed
 from tests.markdown import names_after
 
 
@@ -57,7 +57,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     def full(path, data):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("npformer.see.page.trace_writer.write_atomically", full)
+    monkeypatch.setattr("npformer.io.output_files.write_atomically", full)
     with pytest.raises(OutputError, match="the disk is full"):
         write_trace_page(record, tmp_path / "page.html")
     assert (tmp_path / "page.html").read_bytes() == before
@@ -69,10 +69,12 @@ def test_the_guides_code_runs(tmp_path):
     assert (tmp_path / "layer_norm.html").stat().st_size > 10_000
 
 
-def shown_of(trace, number):
+def shown_of(trace, number, only=None):
+    """A call, and what the witnesses say of its gradients by name: (complex step, central differences, entry)."""
     call = trace.calls[number]
     names = {gradient["name"]: gradient["of"] for gradient in call["gradients"]}
-    return call, evidence_of(trace.recording.calls[number], trace.recording.seen[number], names)
+    found = witnessed(trace.recording.calls[number], trace.recording.seen[number], names, only)
+    return call, {name: said for name, *said in found}
 
 
 def test_every_gradient_of_every_operation_has_its_witnesses(shown):
@@ -81,10 +83,10 @@ def test_every_gradient_of_every_operation_has_its_witnesses(shown):
         call, entry = shown_of(shown, number)
         assert set(entry) == ({g["name"] for g in call["gradients"]} if each["kind"] == "operation" else set())
         for gradient in call["gradients"] if entry else ():
-            value, beside = shown.arrays[gradient["value"]], entry[gradient["name"]]
+            value, (by_complex, by_central, _) = shown.arrays[gradient["value"]], entry[gradient["name"]]
             size = max(float(np.max(np.abs(value))), 0.01)
-            assert np.max(np.abs(beside.by_complex - value)) <= 1e-12 * size
-            assert np.max(np.abs(beside.by_central - value)) <= 1e-7 * size
+            assert np.max(np.abs(by_complex - value)) <= 1e-12 * size
+            assert np.max(np.abs(by_central - value)) <= 1e-7 * size
             checked += value.size
     assert checked > 1000
 
@@ -97,20 +99,18 @@ def test_a_forward_that_cannot_be_asked_with_complex_numbers_has_one_witness():
         return 2 * np.abs(x) * dy
 
     _, entry = shown_of(npf.trace((forward, backward), np.array([[0.5, -2.0]])), 0)
-    assert entry["dx"].by_complex is None
-    assert entry["dx"].by_central is not None
+    assert entry["dx"][0] is None
+    assert entry["dx"][1] is not None
 
 
 def test_of_many_gradients_only_the_one_that_is_asked_has_its_witnesses(monkeypatch):
-    monkeypatch.setattr(evidence, "MOST_TERMS", 100)
+    monkeypatch.setattr(trace_writer, "MOST_TERMS", 100)
     trace = npf.trace("linear")
     assert not shown_of(trace, 0)[1]
-    call, value = trace.calls[0], trace.arrays[trace.calls[0]["gradients"][1]["value"]]
-    names = {gradient["name"]: gradient["of"] for gradient in call["gradients"]}
-    one = evidence_of(trace.recording.calls[0], trace.recording.seen[0], names, ("dweight", 3))
-    assert list(one) == ["dweight"]
-    assert one["dweight"].only == 3
-    assert one["dweight"].by_complex == pytest.approx(value.reshape(-1)[3], rel=1e-12)
+    value = trace.arrays[trace.calls[0]["gradients"][1]["value"]]
+    ((name, (by_complex, _, only)),) = shown_of(trace, 0, ("dweight", 3))[1].items()
+    assert (name, only) == ("dweight", 3)
+    assert by_complex == pytest.approx(value.reshape(-1)[3], rel=1e-12)
 
 
 def test_a_large_array_is_left_out_and_the_row_that_is_asked_is_kept(monkeypatch):
@@ -136,7 +136,7 @@ def test_the_page_of_the_default_tasks_longest_word_is_below_3_5_mb_and_none_abo
     page = trace_page(npf.trace(model, *tokens[:2], targets=tokens[2]))
     assert len(page) < 3_500_000
     pack = Pack()
-    pack.add(np.random.default_rng(0).normal(size=evidence.MOST_PACKED))
+    pack.add(np.random.default_rng(0).normal(size=trace_writer.MOST_PACKED))
     assert len(pack.text()) + 3 * (len(page) - numbers_in(page)[1]) < 8_000_000
 
 
@@ -156,7 +156,7 @@ def test_of_many_numbers_the_page_has_the_smaller_arrays_and_what_its_tour_shows
 
 
 def test_a_page_that_is_full_tells_no_more_sums(shown, monkeypatch):
-    monkeypatch.setattr(evidence, "MOST_PACKED", 16_000)
+    monkeypatch.setattr(trace_writer, "MOST_PACKED", 16_000)
     page = trace_page(shown)
     assert 16_000 <= numbers_in(page)[0] < 16_500
     told = data_of(page)["sums"]

@@ -184,7 +184,7 @@ def test_a_page_opens_at_the_number_that_is_asked(browser, tmp_path, monkeypatch
 
 
 def test_of_too_many_factors_the_number_that_was_asked_has_its_terms_and_witnesses(browser, tmp_path, monkeypatch):
-    monkeypatch.setattr("npformer.see.page.evidence.MOST_TERMS", 50)
+    monkeypatch.setattr("npformer.see.page.trace_writer.MOST_TERMS", 50)
     monkeypatch.setattr("npformer.see.explain.products.MOST_FACTORS", 5)
     layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy", kernels="plain"))
     trace = npf.trace(layer, np.random.default_rng(0).normal(size=(1, 3, 4)))
