@@ -58,6 +58,10 @@ up to it), why (those of the largest term's gradient), paths (through each sub-l
 comes from), means (what a step changes, predicted and measured), next. docs/explain.md explains each.
 
 All numbers are computed in float64 with the plain kernels, without dropout where a run is explained."""
+#: The number that ``explain adam`` shows unless another is asked for, and the updates of its course.
+PLACE = "decoder.layers.0.self_attention.query.weight[3,1]"
+COURSE = (1, 2, 3, 4, 5, 10, 20, 40)
+RATE, CLIP_NORM = 1e-2, 1.0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -173,12 +177,6 @@ def _has_symbols() -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
-
-
-#: The number that ``explain adam`` shows unless another is asked for, and the updates of its course.
-PLACE = "decoder.layers.0.self_attention.query.weight[3,1]"
-COURSE = (1, 2, 3, 4, 5, 10, 20, 40)
-RATE, CLIP_NORM = 1e-2, 1.0
 
 
 def _expect_alone(args: argparse.Namespace, also: str = "") -> None:

@@ -28,6 +28,16 @@ from npformer.check.causes.nodes import (
 )
 
 _NP = "__import__('numpy')"
+_SHAPE_KEEPING = frozenset({"sqrt", "exp", "log", "tanh", "abs", "sign", "square", "tril", "triu", "resize"})
+#: An axis by its name, in NumPy and PyTorch.
+_AXIS = ("axis", "dim")
+_TRANSPOSING = ("transpose", "swapaxes", "matrix_transpose", "moveaxis")
+_OPPOSITES = {
+    "maximum": "minimum", "minimum": "maximum", "argmax": "argmin", "argmin": "argmax", "tril": "triu", "triu": "tril",
+    "sin": "cos", "cos": "sin", "floor": "ceil", "ceil": "floor", "max": "min", "min": "max",
+}  # fmt: skip
+#: The largest integer used as a replacement, since it may be a length, or a number of repetitions.
+MOST_INTEGER = 64
 
 
 def accumulation(site: Site, known: Known) -> Found:
@@ -111,9 +121,6 @@ def drops(site: Site, known: Known) -> Found:
             yield "extra factor", inner
 
 
-_SHAPE_KEEPING = frozenset({"sqrt", "exp", "log", "tanh", "abs", "sign", "square", "tril", "triu", "resize"})
-
-
 def axes(site: Site, known: Known) -> Found:
     node, value = known.at(site)
     if not isinstance(node, ast.Call):
@@ -133,10 +140,6 @@ def axes(site: Site, known: Known) -> Found:
     given = [*node.args[: int(array in node.args)]] if is_sum else node.args  # without an axis by its place
     for axis, more in itertools.product(orders, ([], [kept]) if is_sum and not others else ([],)):
         yield "summed axis", ast.Call(node.func, given, [ast.keyword("axis", literal(axis)), *others, *more])
-
-
-#: An axis by its name, in NumPy and PyTorch.
-_AXIS = ("axis", "dim")
 
 
 def renames(site: Site, known: Known) -> Found:
@@ -198,9 +201,6 @@ def transposes(site: Site, known: Known) -> Found:
                 yield "transposed", ast.If(ast.Constant(True), both, [])
 
 
-_TRANSPOSING = ("transpose", "swapaxes", "matrix_transpose", "moveaxis")
-
-
 def turns(site: Site, known: Known) -> Found:
     """An axis reversed, or no longer reversed."""
     node, value = known.at(site)
@@ -250,12 +250,6 @@ def branches(site: Site, known: Known) -> Found:
         yield "wrong branch", renamed(node, _OPPOSITES[called(node)])
 
 
-_OPPOSITES = {
-    "maximum": "minimum", "minimum": "maximum", "argmax": "argmin", "argmin": "argmax", "tril": "triu", "triu": "tril",
-    "sin": "cos", "cos": "sin", "floor": "ceil", "ceil": "floor", "max": "min", "min": "max",
-}  # fmt: skip
-
-
 def places(site: Site, known: Known) -> Found:
     node, value = known.at(site)
     if isinstance(node, ast.Slice):
@@ -293,10 +287,6 @@ def _is_right_of(site: Site, op: type[ast.operator]) -> bool:
 
 def _is_axis(site: Site) -> bool:
     return isinstance(site.parent, ast.keyword) and site.parent.arg in ("axis", "axes", "dim", "keepdim", "keepdims")
-
-
-#: The largest integer used as a replacement, since it may be a length, or a number of repetitions.
-MOST_INTEGER = 64
 
 
 def constants(site: Site, known: Known) -> Found:

@@ -47,6 +47,14 @@ MOST_CHANGES, SECONDS, SECONDS_WITH_KERNELS, MOMENT = 150_000, 10.0, 30.0, 2.0
 
 #: Bytes beyond what the process has when a search begins; and of the lines that run without a change, with one.
 MOST_BYTES, TIMES_LINES, MORE_LINES = 1 << 30, 100, 10_000
+#: Relative to a tensor's largest entry: gradients this near are worth a verdict, if they are nearer than before.
+AGREES = 1e-7
+#: What may be left of an error: a share, or rounding; a larger share where the truth is from differences.
+LEFT, ROUNDING, LEFT_BY_DIFFERENCES = 1e-4, 1e-12, 0.5
+MOST_CAUSES = 2
+#: The most functions that are searched: methods of an object, and functions that one of them calls.
+MOST_FUNCTIONS = 4
+_HERE = "'_here_'"  # a constant in whose place a function is put
 
 
 @contextlib.contextmanager
@@ -95,15 +103,6 @@ class SearchBudget:
             self._bar.reach(self.tried)
         self.tried += 1
         return True
-
-
-#: Relative to a tensor's largest entry: gradients this near are worth a verdict, if they are nearer than before.
-AGREES = 1e-7
-#: What may be left of an error: a share, or rounding; a larger share where the truth is from differences.
-LEFT, ROUNDING, LEFT_BY_DIFFERENCES = 1e-4, 1e-12, 0.5
-MOST_CAUSES = 2
-#: The most functions that are searched: methods of an object, and functions that one of them calls.
-MOST_FUNCTIONS = 4
 
 
 class Repair(NamedTuple):
@@ -361,6 +360,3 @@ class _Search:
         self._spelling = Spelling(library, self._source.names, kept)
         places = sites(self._source.definition)
         return Known(values, kept, helpers, constants, unused, idle, places, budget.with_kernels)
-
-
-_HERE = "'_here_'"  # a constant in whose place a function is put

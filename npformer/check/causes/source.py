@@ -27,6 +27,7 @@ ENDLESS = frozenset({"count", "cycle", "iter"})
 _TRANSPOSED = ".swapaxes(-1, -2)"
 #: The name of a lambda that was made a function.
 LAMBDA = "_lambda_"
+_OUTER, _NO_ARGUMENTS = "_outer_", ast.arguments([], [], None, [], [], None, [])
 
 
 class Source(NamedTuple):
@@ -125,9 +126,6 @@ def _short(text: str) -> str:
 
 def _code_in(code: CodeType, name: str) -> CodeType:
     return next(const for const in code.co_consts if isinstance(const, CodeType) and const.co_name == name)
-
-
-_OUTER, _NO_ARGUMENTS = "_outer_", ast.arguments([], [], None, [], [], None, [])
 
 
 def is_installed(function: Any, kind: type | None = None) -> bool:

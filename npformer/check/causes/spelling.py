@@ -29,6 +29,7 @@ _SIGN = "{0}.where({1} > 0, 1.0, -1.0)"
 _ATTRIBUTES = frozenset({"T", "mT", "swapaxes", "shape", "size", "conj", "inv", "tril"})
 #: The most lengths that are tried in a mean.
 MOST_LENGTHS = 3
+_DIM: Mapping[str | None, str] = {"axis": "dim", "keepdims": "keepdim"}
 
 
 class Spelling:
@@ -117,6 +118,3 @@ class _Words(ast.NodeTransformer):
         if self._library == "triton" and name not in _OF_TRITON:
             raise _UnknownError
         return ast.Call(ast.Attribute(parsed(self._module), name, ast.Load()), arguments, node.keywords)
-
-
-_DIM: Mapping[str | None, str] = {"axis": "dim", "keepdims": "keepdim"}

@@ -34,6 +34,13 @@ if TYPE_CHECKING:
 
 DRAWS = 8
 MOVE = 4 * U  # two units in the last place of a number just below a power of two
+#: In standard deviations of what was drawn: a right entry is beyond it once in some thousand times.
+LIMIT = 6.0
+#: Roundings are drawn so many times as large, since float64 itself holds none of the right size, and divided again.
+SCALE = 8
+#: So many of the largest errors of a tensor are looked at.
+MOST_ENTRIES = 64
+LOST = "digits are lost here: rounding of its own operations explains the error"
 
 
 class Jitter:
@@ -90,15 +97,6 @@ def _along(direction: HostArray, gradient: HostArray) -> float:
     """The sum of a gradient's entries times the direction's; entries where the direction is 0 do not count."""
     moved = direction != 0
     return float(np.sum(direction[moved] * gradient[moved]))
-
-
-#: In standard deviations of what was drawn: a right entry is beyond it once in some thousand times.
-LIMIT = 6.0
-#: Roundings are drawn so many times as large, since float64 itself holds none of the right size, and divided again.
-SCALE = 8
-#: So many of the largest errors of a tensor are looked at.
-MOST_ENTRIES = 64
-LOST = "digits are lost here: rounding of its own operations explains the error"
 
 
 def without_lost_digits(look: Look, checked: Subject, how: CheckOptions) -> Report:

@@ -65,6 +65,23 @@ POINTS = 12
 ONCE = 1.5
 #: Of B and S.
 WORST = 3.0
+#: What shows must be smaller, of the gradient or of the largest entry of the tensor, or *right* would tell nothing.
+TOO_COARSE = 0.2
+#: Of the gradient, and in roundings: what scatters by more, and by WORST times what every stored result explains, is
+#: imprecise. A kernel that keeps the logarithm of a sum loses some hundreds of roundings, and nobody minds.
+ROUGH, ROUNDINGS = 0.01, 1024
+#: A coefficient explains the error of a tensor if it leaves less of its squares.
+UNEXPLAINED = 0.1
+#: Of an output's largest change as inputs move by a rounding: an output farther off is another function's.
+ANOTHER = 8.0
+#: Of u and a tensor's largest entry: what a kernel may lose where a reference shows no backward in NumPy.
+UNSEEN = 4.0
+#: Of u: a reference that loses digits in float64 still says what a kernel of so few should return.
+LEFT = 1 / 8
+LAMBDA = 4.0
+NO_REFERENCE = (
+    "no reference: differences of the {} forward itself decide; reference=(a float64 pair or forward) tells more"
+)
 
 
 class Errors(NamedTuple):
@@ -144,15 +161,6 @@ def errors_of(
 
 def _rms(draws: HostArray, more: HostArray) -> HostArray:
     return np.asarray(np.sqrt(np.mean(np.square(draws), axis=0) + more))
-
-
-#: What shows must be smaller, of the gradient or of the largest entry of the tensor, or *right* would tell nothing.
-TOO_COARSE = 0.2
-#: Of the gradient, and in roundings: what scatters by more, and by WORST times what every stored result explains, is
-#: imprecise. A kernel that keeps the logarithm of a sum loses some hundreds of roundings, and nobody minds.
-ROUGH, ROUNDINGS = 0.01, 1024
-#: A coefficient explains the error of a tensor if it leaves less of its squares.
-UNEXPLAINED = 0.1
 
 
 class TensorComparison(NamedTuple):
@@ -293,14 +301,6 @@ class _Power(NamedTuple):
 
 def _listed(texts: tuple[str, ...]) -> str:
     return ", ".join(f"`{text}`" for text in texts[:4]) + (f" and {len(texts) - 4} more" if len(texts) > 4 else "")
-
-
-#: Of an output's largest change as inputs move by a rounding: an output farther off is another function's.
-ANOTHER = 8.0
-#: Of u and a tensor's largest entry: what a kernel may lose where a reference shows no backward in NumPy.
-UNSEEN = 4.0
-#: Of u: a reference that loses digits in float64 still says what a kernel of so few should return.
-LEFT = 1 / 8
 
 
 class KernelPoint(NamedTuple):
@@ -548,12 +548,6 @@ class _Comparison:
         why = "the reference's own gradient is wrong" if verdict == WRONG else f"by the reference in float64: {note}"
         place = worst_at(np.abs(a))
         return Row(tensor, a.shape, a.size, np.nan, np.nan, place, float(a[place]), np.nan, 1.0, shown, why)
-
-
-LAMBDA = 4.0
-NO_REFERENCE = (
-    "no reference: differences of the {} forward itself decide; reference=(a float64 pair or forward) tells more"
-)
 
 
 def by_own_forward(checked: Subject, upstream: Upstream, claimed: HostArrays, precision: Format) -> tuple[Row, ...]:

@@ -22,6 +22,17 @@ from npformer.see.record.lines import Frame
 Index = tuple[Any, ...]
 #: Functions of one number.
 OF_ONE = {"exp", "log", "sqrt", "tanh", "sin", "cos", "erf"}
+#: Functions of one array that only move its numbers.
+MOVES = {
+    "reshape", "permute_dims", "transpose", "matrix_transpose", "as_rows", "swapaxes", "squeeze", "expand_dims", "take",
+    "broadcast_to",
+}  # fmt: skip
+#: Functions that hand on their first argument's numbers as they are.
+_SAME = {"astype", "real_part"}
+#: Functions that look at an array's shape, type or place, and at none of its numbers.
+_OF_SHAPES = {"namespace", "device_of", "zeros_like", "ones_like", "full_like"}
+_NOT_SET = -1
+JOINS = {"concat", "concatenate", "stack"}
 
 
 class CannotExpand(Exception):
@@ -191,19 +202,6 @@ def within(shape: tuple[int, ...], index: Index) -> Index:
     """The index of the number of an array of this shape that is broadcast to an index."""
     last = index[len(index) - len(shape) :] if shape else ()
     return tuple(0 if size == 1 else i for size, i in zip(shape, last, strict=True))
-
-
-#: Functions of one array that only move its numbers.
-MOVES = {
-    "reshape", "permute_dims", "transpose", "matrix_transpose", "as_rows", "swapaxes", "squeeze", "expand_dims", "take",
-    "broadcast_to",
-}  # fmt: skip
-#: Functions that hand on their first argument's numbers as they are.
-_SAME = {"astype", "real_part"}
-#: Functions that look at an array's shape, type or place, and at none of its numbers.
-_OF_SHAPES = {"namespace", "device_of", "zeros_like", "ones_like", "full_like"}
-_NOT_SET = -1
-JOINS = {"concat", "concatenate", "stack"}
 
 
 def settled(spot: Spot) -> Spot:

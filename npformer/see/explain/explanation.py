@@ -23,6 +23,10 @@ from npformer.see.explain.words import GRADIENT, axis_words, quoted, shown, what
 from npformer.see.record.calls import Call
 from npformer.see.record.recording import Recording
 
+MARGIN = 8
+#: Lines of one sum before the rest is summed.
+MOST_LINES = 6
+
 
 def _largest_first(parts: Iterable[Any]) -> list[Any]:
     """The parts whose value is not exactly 0, the largest first."""
@@ -209,11 +213,6 @@ def to_dict(explained: Explanation) -> dict[str, Any]:
     sums = [{name: x for name, x in each._asdict().items() if name != "call"} for each in paths.sums]
     told["paths"] = {"exact": paths.exact, "remainder": paths.remainder, "sums": sums, "ways": ways}
     return {"format": "npformer-explanation", "version": 1} | told
-
-
-MARGIN = 8
-#: Lines of one sum before the rest is summed.
-MOST_LINES = 6
 
 
 def lines(explained: Explanation, width: int = 100, symbols: bool = True) -> list[str]:

@@ -23,6 +23,9 @@ from npformer.see.record.lines import plain_function, tracing_lines
 from npformer.see.record.recording import Recording
 from npformer.typing import HostArray
 
+#: A gradient: the number of a call, its "upstream" or its "gradients", and which of them.
+GradientKey: TypeAlias = tuple[int, str, int]
+
 
 class Arrival(NamedTuple):
     """An entry of a gradient that an operation returned; it arrives somewhere, times coefficient."""
@@ -134,10 +137,6 @@ class Graph:
                 spot = Spot(run, run.root, 0, upstream, index, part if isinstance(dy, tuple) else None)
                 slope = Factor(f"∂y/∂{name}", float(values[index]) / value, None)
                 yield Term(1.0, (slope, Factor(spot.text, value, spot, index, np.shape(whole))))
-
-
-#: A gradient: the number of a call, its "upstream" or its "gradients", and which of them.
-GradientKey: TypeAlias = tuple[int, str, int]
 
 
 class Marks(Hooks):

@@ -36,6 +36,12 @@ FORM = (
     "NAME[INDEX], such as encoder.layers.0.norm1.gamma[2], or NAME@output[INDEX] for what a layer or operation returned"
 )
 
+NAME = "number"
+#: The step of a prediction, and how often it is halved at most.
+STEP, HALVINGS = 0.01, 30
+#: Errors up to so many units of rounding of the loss are not looked at: their ratio would be off by a thousandth.
+NOISE = 1000
+
 
 @dataclass(frozen=True)
 class GradientAddress:
@@ -181,13 +187,6 @@ def _index(text: str, inside: str | None, shape: Index) -> Index:
                 f"--at {text}: expected an index from 0 to {size - 1} along axis {axis} of the shape {letters}, got {i}"
             )
     return tuple(i % size for i, size in zip(index, shape, strict=True))
-
-
-NAME = "number"
-#: The step of a prediction, and how often it is halved at most.
-STEP, HALVINGS = 0.01, 30
-#: Errors up to so many units of rounding of the loss are not looked at: their ratio would be off by a thousandth.
-NOISE = 1000
 
 
 class Witnessed(NamedTuple):

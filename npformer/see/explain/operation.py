@@ -34,6 +34,16 @@ from npformer.see.explain.text import Sheet, as_json
 from npformer.see.record.calls import gradient_names
 from npformer.see.record.lines import Frame, Statement, lines_of, tracing_lines
 
+#: The sizes of a sample, by the letters of the glossary; I, O and K as in ``op_samples``.
+SIZES = {"B": 1, "T": 3, "S": 3, "C": 3, "H": 1, "D": 2, "F": 3, "V": 4, "I": 3, "O": 2, "K": 4}
+#: What a word of a derivation, or the name of an input, means; told where it occurs.
+WORDS = {
+    "keep": "keep is 1 for a number that dropout keeps, 0 for one that it drops; the factor s keeps their mean.",
+    "draw": "draw says which random numbers dropout takes (bits makes them); None: nothing is dropped, keep·s is 1.",
+    "mask": "In a mask, key_visible says which keys may be looked at (False: padding). causal hides keys after the "
+    "query, window those that are further off, stride those at distances that it does not divide; None hides nothing.",
+}
+
 
 class WorkedProduct(NamedTuple):
     """One product of a sum."""
@@ -232,10 +242,6 @@ def _code(frame: Frame, step: Statement) -> str:
     return "\n".join(line.strip() for line in text.splitlines()[first : first + len(lines_of(node))])
 
 
-#: The sizes of a sample, by the letters of the glossary; I, O and K as in ``op_samples``.
-SIZES = {"B": 1, "T": 3, "S": 3, "C": 3, "H": 1, "D": 2, "F": 3, "V": 4, "I": 3, "O": 2, "K": 4}
-
-
 class _Readable(UsualSizes):
     """Small sizes, the usual options, no dropout, and numbers with one decimal."""
 
@@ -295,15 +301,6 @@ def _one_decimal(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     """Numbers with one decimal, none of them 0."""
     numbers = np.round(rng.normal(size=shape), 1)
     return np.where(numbers == 0, 0.5, numbers)
-
-
-#: What a word of a derivation, or the name of an input, means; told where it occurs.
-WORDS = {
-    "keep": "keep is 1 for a number that dropout keeps, 0 for one that it drops; the factor s keeps their mean.",
-    "draw": "draw says which random numbers dropout takes (bits makes them); None: nothing is dropped, keep·s is 1.",
-    "mask": "In a mask, key_visible says which keys may be looked at (False: padding). causal hides keys after the "
-    "query, window those that are further off, stride those at distances that it does not divide; None hides nothing.",
-}
 
 
 def operation_lines(story: OperationStory, width: int = 100) -> list[str]:

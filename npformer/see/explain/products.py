@@ -56,6 +56,10 @@ from npformer.typing import Array, HostArray
 NOTHING = {"zeros_like", "zeros"}
 #: What stands for the sum in the code around it.
 SUM = "sum"
+#: An array of one way of a call is told up to so many factors.
+MOST_FACTORS = 20_000
+#: The most numbers of one gradient's terms: 128 MB. A single entry's terms are as many as dy's entries.
+MOST = 1 << 24
 
 
 class Factor(NamedTuple):
@@ -227,10 +231,6 @@ def _factor(spot: Spot) -> Factor:
     return Factor(shown.text, shown.value(), from_dy, shown.index, shape, shown.label, shown.array())
 
 
-#: An array of one way of a call is told up to so many factors.
-MOST_FACTORS = 20_000
-
-
 def made_in(run: PairRun, frame: Frame, number: int) -> Iterator[tuple[str, Spot, Any]]:
     """(name, expression, value) of all that a statement made: names; what it returned, and the fields of a cache in it.
 
@@ -308,10 +308,6 @@ def _factors_of_one(spot: Spot) -> int:
     if isinstance(there.node, ast.Call) and function_of(there) == "matmul":
         return 2 * int(np.shape(there.value_of(there.node.args[0]))[-1])
     return sum(len(term.factors) for term in expand(there).terms)
-
-
-#: The most numbers of one gradient's terms: 128 MB. A single entry's terms are as many as dy's entries.
-MOST = 1 << 24
 
 
 def terms(pair: Any, cache: Any, dy: Any, name: str, index: tuple[int, ...] | None = None) -> tuple[HostArray, ...]:

@@ -30,6 +30,12 @@ from npformer.training.layer_norms import norms_in
 CLASSES, WRONG, COLUMNS = 16, 15, 8
 #: The shades of a table's cells in the style sheet: s0 to s9.
 SHADES = 10
+#: Examples shown of a run: the first ones, and more that are wrong; texts of a language model; pieces of the longest.
+FIRST, MORE_WRONG, TEXTS, MOST_PIECES = 10, 10, 5, 400
+#: The most parts of a model in one chart of norms.
+MOST_LINES = 14
+_LAYER = re.compile(r".*?\blayers\.\d+")
+NO_NORMS = "The run's metrics lack these norms: it was trained before they were kept, or has not evaluated yet."
 
 
 def table(caption: str, head: Sequence[object], rows: Iterable[Sequence[str]], kind: str = "") -> str:
@@ -186,14 +192,6 @@ def _matrix(counts: Mapping[tuple[str | None, str | None], int]) -> str:
     left = f" of {len(wrong)}, those with most mistakes" if len(wrong) > len(chosen) else ""
     caption = f"Classes: expected, down, and written, across ({len(chosen)}{left})"
     return table(caption, ["", *chosen, "expected in all"], rows, "shaded matrix")
-
-
-#: Examples shown of a run: the first ones, and more that are wrong; texts of a language model; pieces of the longest.
-FIRST, MORE_WRONG, TEXTS, MOST_PIECES = 10, 10, 5, 400
-#: The most parts of a model in one chart of norms.
-MOST_LINES = 14
-_LAYER = re.compile(r".*?\blayers\.\d+")
-NO_NORMS = "The run's metrics lack these norms: it was trained before they were kept, or has not evaluated yet."
 
 
 def report_page(runs: Sequence[RunSummary]) -> str:

@@ -34,6 +34,12 @@ from npformer.see.plot.svg import (
 
 LEVELS = 32
 _HIDDEN, _LOST = -1, -2  # levels of cells that are no weights
+_SIDE, _LARGEST, _SMALLEST = 176, 16, 7  # pixels: a map that is hoped for, and a cell
+_TOP = 18  # pixels
+_LAYER_NUMBER = re.compile(r"\.(\d+)\.")
+#: Softmax in float32 may overshoot 1 by rounding; anything further is not a weight.
+_ROUNDING = 1e-3
+Weights = npt.NDArray[np.generic]
 
 
 def cells(weights: npt.NDArray[np.floating], left: float, top: float, cell: float, hide: bool = True) -> str:
@@ -80,15 +86,6 @@ def key(lowest: str, more: Sequence[tuple[str, str]]) -> Drawing:
         x += 30 + label_width(meaning, FONT)
     told = ", ".join([f"From pale to strong: {lowest} to 1", *(meaning for _, meaning in more)])
     return Drawing(round(x), 16, "".join(body), told)
-
-
-_SIDE, _LARGEST, _SMALLEST = 176, 16, 7  # pixels: a map that is hoped for, and a cell
-_TOP = 18  # pixels
-_LAYER_NUMBER = re.compile(r"\.(\d+)\.")
-#: Softmax in float32 may overshoot 1 by rounding; anything further is not a weight.
-_ROUNDING = 1e-3
-
-Weights = npt.NDArray[np.generic]
 
 
 class AttentionMap(NamedTuple):

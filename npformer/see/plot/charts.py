@@ -41,6 +41,14 @@ from npformer.see.plot.svg import (
 
 #: No loss of a learning run is this large; its square would overflow.
 _TOO_LARGE = 1e99
+WIDTH = 360
+_LEFT, _RIGHT, _PLOT, _ROW = 48, 12, 170, 15  # pixels
+_TITLE = 48  # letters
+#: Values below this share of the largest are drawn at it on a logarithmic axis; a range that asks for such an axis.
+_LOWEST, _LOG_RANGE = 1e-30, 20.0
+_SMOOTH_FROM, _SMOOTH_PARTS = 60, 40  # values; fewer than 60 need no smoothing
+_FEW, _DOTTED = 20, 40  # values with a dot each; more would overlap
+_NAMED_TICKS = 8  # the most measured points labelled under a logarithmic axis
 
 
 class Series(NamedTuple):
@@ -85,16 +93,6 @@ def _number(value: Any, line: int, field: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise DataError(f"metrics, line {line}: expected a number for {field}, got {value!r}; mend the file")
     return float(value)
-
-
-WIDTH = 360
-_LEFT, _RIGHT, _PLOT, _ROW = 48, 12, 170, 15  # pixels
-_TITLE = 48  # letters
-#: Values below this share of the largest are drawn at it on a logarithmic axis; a range that asks for such an axis.
-_LOWEST, _LOG_RANGE = 1e-30, 20.0
-_SMOOTH_FROM, _SMOOTH_PARTS = 60, 40  # values; fewer than 60 need no smoothing
-_FEW, _DOTTED = 20, 40  # values with a dot each; more would overlap
-_NAMED_TICKS = 8  # the most measured points labelled under a logarithmic axis
 
 
 class Curve(NamedTuple):

@@ -49,6 +49,17 @@ _SHAPES = """.drawn{font:10.5px system-ui,-apple-system,"Segoe UI","DejaVu Sans"
 .cells{shape-rendering:crispEdges}
 .bar{fill:currentColor}
 """
+_SIGNS = {" ": "␣", "\u00a0": "␣", "\t": "⇥", "\n": "↵", "\r": "↵"}
+_LONGEST = 12
+#: The width of a wide letter of DejaVu Sans, in units of the font size; and those of narrow signs.
+_LETTER_EM = 0.62
+_SIGN_EM = {"[": 0.4, "]": 0.4, "/": 0.35}
+#: A place; None is a gap in a line.
+Point = tuple[float, float] | None
+FONT, LETTER = 10.5, 6.2  # pixels: the size of a text, and the usual room of a letter
+_EDGE, _GAP, _LINE = 16, 20, 15  # pixels: around a sheet, between drawings, from one line of text to the next
+_NARROWEST, _TITLE_LETTER = 480, 8.2
+_NO_XML = {0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}  # characters that no XML may hold
 
 
 def _rules(theme: int) -> str:
@@ -66,14 +77,6 @@ def one_style(theme: int) -> str:
 
 #: What is drawn takes the colour of its class; on paper pages are light.
 STYLE = f"{one_style(0)}@media screen and (prefers-color-scheme:dark){{\n{_rules(1)}}}\n"
-
-
-_SIGNS = {" ": "␣", "\u00a0": "␣", "\t": "⇥", "\n": "↵", "\r": "↵"}
-_LONGEST = 12
-
-#: The width of a wide letter of DejaVu Sans, in units of the font size; and those of narrow signs.
-_LETTER_EM = 0.62
-_SIGN_EM = {"[": 0.4, "]": 0.4, "/": 0.35}
 
 
 def token_label(token: str) -> str:
@@ -104,14 +107,6 @@ def _drawn(text: str, signs: Mapping[str, str] = _SIGNS) -> str:
         signs.get(c) or (c if c.isprintable() or unicodedata.category(c) == "Cf" else "\N{REPLACEMENT CHARACTER}")
         for c in visible(text, keep="".join(signs))
     )
-
-
-#: A place; None is a gap in a line.
-Point = tuple[float, float] | None
-FONT, LETTER = 10.5, 6.2  # pixels: the size of a text, and the usual room of a letter
-_EDGE, _GAP, _LINE = 16, 20, 15  # pixels: around a sheet, between drawings, from one line of text to the next
-_NARROWEST, _TITLE_LETTER = 480, 8.2
-_NO_XML = {0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}  # characters that no XML may hold
 
 
 class Drawing(NamedTuple):
