@@ -48,6 +48,7 @@ _SHAPES = """.drawn{font:10.5px system-ui,-apple-system,"Segoe UI","DejaVu Sans"
 .dots{stroke-width:5.2;stroke-linecap:round}
 .cells{shape-rendering:crispEdges}
 .bar{fill:currentColor}
+.rest{fill-opacity:.4}
 """
 _SIGNS = {" ": "␣", "\u00a0": "␣", "\t": "⇥", "\n": "↵", "\r": "↵"}
 _LONGEST = 12
