@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from npformer.check.adapters.user_file import names_python_file, user_case
 from npformer.cli.decode import expect_text
 from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS
 from npformer.run import RunDirectory
-from npformer.run.text_example import TextExample, text_example
-from npformer.run.trained import Trained, read_trained
+from npformer.run.text_example import text_example
+from npformer.run.trained import read_trained
 from npformer.see.explain import Setting
 from npformer.see.record.models import model_setting, plain_backend
-from npformer.see.record.trace import Trace, trace
+from npformer.see.record.trace import trace
 
 TARGET = (
     "an operation, the folder of a run, a small model, or FILE.py[:NAME]; "
@@ -56,12 +53,6 @@ def setting_of(args: argparse.Namespace) -> Setting:
     return setting
 
 
-def recorder(setting: Setting, **options: Any) -> Callable[[], Trace]:
-    """What traces the setting, as often as it is called; options as of ``npf.trace``."""
-    given = {"targets": setting.targets, **setting.shown, **setting.options, **options}
-    return partial(trace, setting.target, *setting.inputs, **given)
-
-
 def _of_file(spec: str) -> Setting:
     case = user_case(spec)
     clash = ", ".join(name for name in case.options if name in OF_TRACE)
@@ -80,9 +71,20 @@ def _expect_no_text(args: argparse.Namespace) -> None:
 
 
 def _of_run(path: Path, args: argparse.Namespace) -> Setting:
-    trained, example = _example(path, args.text, args.answer, args.best)
-    causal = trained.kind == "causal"
-    pairs = zip(args.text, example.answers, strict=True)
+    """The trained model of a run, and the texts as its inputs and targets; without answers the model's own."""
+    run, texts, answers = RunDirectory.open(path), args.text, args.answer
+    if not texts:
+        raise ConfigError(f"--text: expected what the model of {path} is to read, got none; try --text TEXT")
+    if answers is not None and len(answers) != len(texts):
+        raise ConfigError(f"--answer: expected one for each of {len(texts)} --text, or none at all, got {len(answers)}")
+    trained = read_trained(run, "numpy", args.best)
+    for number, text in enumerate(texts, 1):
+        expect_text(text, f"--text {number}", trained)
+    for number, answer in enumerate(answers or [], 1):
+        if not answer:
+            raise ConfigError(f"--answer {number}: expected at least one character, got an empty text")
+    example, causal = text_example(trained, texts, answers), trained.kind == "causal"
+    pairs = zip(texts, example.answers, strict=True)
     title = ", ".join(f"{text} → {answer}" if answer or not causal else text for text, answer in pairs)
     return Setting(
         str(path),
@@ -92,22 +94,6 @@ def _of_run(path: Path, args: argparse.Namespace) -> Setting:
         labels=example.tokens,
         pieces=trained.tokenizer.vocabulary.pieces,
         classes=trained.classes,
-        note="" if args.answer is not None or causal else OWN.format(", ".join(example.answers)),
+        note="" if answers is not None or causal else OWN.format(", ".join(example.answers)),
         title=f"{path.name}: {title}",
     )
-
-
-def _example(path: Path, texts: list[str], answers: list[str] | None, best: bool) -> tuple[Trained, TextExample]:
-    """The trained model of a run, and the texts as its inputs and targets; answers None: the model's own."""
-    run = RunDirectory.open(path)
-    if not texts:
-        raise ConfigError(f"--text: expected what the model of {path} is to read, got none; try --text TEXT")
-    if answers is not None and len(answers) != len(texts):
-        raise ConfigError(f"--answer: expected one for each of {len(texts)} --text, or none at all, got {len(answers)}")
-    trained = read_trained(run, "numpy", best)
-    for number, text in enumerate(texts, 1):
-        expect_text(text, f"--text {number}", trained)
-    for number, answer in enumerate(answers or [], 1):
-        if not answer:
-            raise ConfigError(f"--answer {number}: expected at least one character, got an empty text")
-    return trained, text_example(trained, texts, answers)

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.target import add_target, is_operation, recorder, setting_of
+from npformer.cli.target import add_target, is_operation, setting_of
 from npformer.errors import ConfigError
 from npformer.io.output_files import OWN_JSON, OWN_PAGE, expect_place, write_file
 from npformer.io.printable import visible
@@ -94,4 +94,10 @@ def _bugs(chosen: str | None, record: Callable[[], Trace], trace: Trace) -> list
 def _recorder(args: argparse.Namespace) -> Callable[[], Trace]:
     """What records the target, as often as it is called. Raises ConfigError for an unknown target."""
     options: dict[str, Any] = {"lines": not args.no_lines, "limit": int(args.limit * 1e6)}
-    return partial(trace, args.target, **options) if is_operation(args) else recorder(setting_of(args), **options)
+    if is_operation(args):
+        return partial(trace, args.target, **options)
+    setting = setting_of(args)
+    return partial(
+        trace, setting.target, *setting.inputs, targets=setting.targets,
+        **setting.shown, **setting.options, **options,
+    )  # fmt: skip

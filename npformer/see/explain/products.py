@@ -30,7 +30,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.inputs import as_tuple, like
-from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
 from npformer.see.explain.entries import (
     OF_ONE,
@@ -58,8 +57,6 @@ NOTHING = {"zeros_like", "zeros"}
 SUM = "sum"
 #: An array of one way of a call is told up to so many factors.
 MOST_FACTORS = 20_000
-#: The most numbers of one gradient's terms: 128 MB. A single entry's terms are as many as dy's entries.
-MOST = 1 << 24
 
 
 class Factor(NamedTuple):
@@ -315,20 +312,14 @@ def terms(pair: Any, cache: Any, dy: Any, name: str, index: tuple[int, ...] | No
 
     The sum over the part's axes is the gradient. index: of the one entry whose terms are asked for, each array then
     like its part of dy. pair: an Operation, a Pair or (forward, backward); cache: of its forward; dy: the upstream
-    gradient, a tuple if there are several outputs; name: of the input, by forward's signature. Raises ConfigError for
-    another name, and if there are too many terms.
+    gradient, a tuple if there are several outputs; name: of an input that has a gradient, by forward's signature.
     """
     backward = pair[1] if type(pair) is tuple else pair.backward
     gradients = as_tuple(backward(dy, cache))
     names = gradient_names(pair, len(gradients))
-    if name not in names or gradients[names.index(name)] is None:
-        raise ConfigError(f"{name}: expected an input that has a gradient, one of {', '.join(names)}")
     which, entries = names.index(name), ... if index is None else index
     parts = [_host(part) for part in as_tuple(dy)]
     shapes = [(*np.shape(_host(gradients[which])[entries]), *part.shape) for part in parts]
-    size = sum(int(np.prod(shape)) for shape in shapes)
-    if size > MOST:
-        raise ConfigError(f"{name}: expected at most {MOST:,} terms, got {size:,}; ask for one entry by its index")
     found = tuple(np.zeros(shape) for shape in shapes)
     for number, part in enumerate(parts):
         for at in map(tuple, np.argwhere(part)):

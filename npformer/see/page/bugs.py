@@ -63,13 +63,12 @@ class BugTrace:
     differences: Differences
     sizes: Sizes
     first: First
-    loss: float | None
     wrong: Trace
 
     def to_dict(self, pack: Pack) -> dict[str, Any]:
         """For the page; arrays go into the pack."""
         text = {name: getattr(self.bug, name) for name in ("id", "category", "title", "right", "wrong", "story")}
-        first: Any = self.wrong.calls[self.first.call]
+        first, loss = self.wrong.calls[self.first.call], self.wrong.document["loss"]
         steps = first[self.first.way] or {"lines": [], "function": None}
         changed = [diff for pair in edited_sources(self.bug.edits).values() for diff in _diff(*pair)]
         return text | {
@@ -87,7 +86,7 @@ class BugTrace:
             "lines": _packed(steps["lines"], self.wrong, pack),
             "sources": self.wrong.document["sources"] if steps["lines"] else {},
             "changed": changed,
-            "loss": None if self.loss is None else finite(float(self.loss)),
+            "loss": finite(loss) if isinstance(loss, float) else None,  # in a trace no infinite one is a number
         }
 
 
@@ -142,9 +141,7 @@ def with_bug(record: Callable[[], Trace], right: Trace, one: Mistake) -> BugTrac
                         np.maximum(ways.get(way, 0.0), size if kind != kinds[0] else 0.0)
                     )  # NaN, if one is
     first = _first(right.calls, len(pairs), differences, sizes)
-    loss = wrong.document["loss"]
-    finite_loss = loss if isinstance(loss, float) else None  # infinite or NaN in a trace is no number
-    return None if first is None else BugTrace(one, differences, sizes, first, finite_loss, wrong)
+    return None if first is None else BugTrace(one, differences, sizes, first, wrong)
 
 
 def _alike(right: Trace, wrong: Trace) -> Iterator[tuple[Any, Any]]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -182,15 +182,13 @@ def _text(document: Json, arrays: HostArrays, width: int | None = None) -> str:
     width: of the terminal; None: as wide as it gets. On a narrow terminal, a name leaves out that of the call around
     it, and a name that is too long has a line of its own.
     """
-    rows = list(_rows(document, arrays))
-    widths = [max(map(len, column)) for column in zip(HEADER[1:], *(row.numbers for row in rows), strict=True)]
+    full, short, rows = zip((HEADER[0], HEADER[0], HEADER[1:]), *_rows(document, arrays), strict=True)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = (width or math.inf) - sum(widths) - 2 * len(widths)
-    names = [row.full for row in rows]
-    if max(map(len, names)) > room:
-        names = [row.short for row in rows]
-    first = max(len(name) for name in (HEADER[0], *names) if len(name) <= room)
+    names = full if max(map(len, full)) <= room else short
+    first = max(len(name) for name in names if len(name) <= room)
     lines = [visible(document["title"])]
-    for name, numbers in ((HEADER[0], HEADER[1:]), *zip(names, (row.numbers for row in rows), strict=True)):
+    for name, numbers in zip(names, rows, strict=True):
         if len(name) > first:
             lines.append(name)
         cells = [number.rjust(wide) for number, wide in zip(numbers, widths, strict=True)]
@@ -198,15 +196,8 @@ def _text(document: Json, arrays: HostArrays, width: int | None = None) -> str:
     return "\n".join([*lines, _summary(document, arrays)])
 
 
-class _Row(NamedTuple):
-    """A call: its name, the same without that of the call around it, and its numbers."""
-
-    full: str
-    short: str
-    numbers: tuple[str, ...]
-
-
-def _rows(document: Json, arrays: HostArrays) -> Iterator[_Row]:
+def _rows(document: Json, arrays: HostArrays) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Of each call its name, the same without that of the call around it, and its numbers."""
     depths: dict[int | None, int] = {None: -1}
     names: dict[int | None, str] = {None: ""}
     for call in document["calls"]:
@@ -218,7 +209,7 @@ def _rows(document: Json, arrays: HostArrays) -> Iterator[_Row]:
         full, margin = visible(f"{name or document['target']}{again}"), "  " * depth
         around = names[call["parent"]]
         last = full[len(visible(around)) :] if around and name.startswith(f"{around}.") else full
-        yield _Row(margin + full, margin + last, (shape, largest, upstream))
+        yield margin + full, margin + last, (shape, largest, upstream)
 
 
 def _summary(document: Json, arrays: HostArrays) -> str:

@@ -7,7 +7,6 @@ import npformer as npf
 from npformer.backend import PLAIN
 from npformer.check.cases.op_samples import op_cases
 from npformer.check.inputs import as_tuple, like
-from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS, erf
 from npformer.functional.layer_norm import LAYER_NORM
 from npformer.functional.linear import LINEAR
@@ -237,15 +236,3 @@ def test_the_names_of_gradients():
     assert gradient_names(OPERATIONS["embedding"], 1) == ["table"]
     assert gradient_names(PLAIN.cross_entropy, 1) == ["logits"]
     assert gradient_names((lambda a, b: None, lambda dy, cache: None), 2) == ["a", "b"]
-
-
-def test_wrong_requests(monkeypatch):
-    _, cache = npf.functional.relu_forward(np.ones((2, 3)))
-    dy, relu = np.ones((2, 3)), OPERATIONS["relu"]
-    with pytest.raises(ConfigError, match="y: expected an input that has a gradient, one of x"):
-        terms(relu, cache, dy, "y")
-    with pytest.raises(ConfigError, match="n: expected an input that has a gradient"):
-        terms((lambda x, n: None, lambda dy, cache: (2 * dy, None)), None, np.ones(3), "n")
-    monkeypatch.setattr(products, "MOST", 35)
-    with pytest.raises(ConfigError, match="x: expected at most 35 terms, got 36"):
-        terms(relu, cache, dy, "x")
