@@ -24,6 +24,7 @@ from npformer.see.plot.svg import (
     FONT,
     Drawing,
     Section,
+    check_place,
     label_width,
     number,
     path,
@@ -112,6 +113,7 @@ def draw_attention(
     zero (hidden keys) have a separate colour. An existing picture at path is replaced.
     Raises ShapeError or DTypeError for weights that do not fit, OutputError if path cannot be written.
     """
+    check_place(path)
     maps = attention_maps(weights, source, target)
     rows = [Section(row.title, row.reading, row.drawings()) for row in maps]
     write_sheet(path, title, [], [Section("", "", [attention_key(maps)]), *rows])

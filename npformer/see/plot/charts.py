@@ -30,6 +30,7 @@ from npformer.see.plot.svg import (
     Drawing,
     Point,
     Section,
+    check_place,
     dots,
     lines,
     number,
@@ -152,6 +153,7 @@ def draw_charts(charts: Sequence[Chart], path: Path, title: str, notes: Sequence
     An existing picture at path is replaced. Raises DataError if there is nothing to draw, OutputError
     if path cannot be written.
     """
+    check_place(path)
     if not charts or not all(chart.curves for chart in charts):
         raise DataError("charts: expected at least one, each with a curve, got an empty one; nothing to draw")
     drawn = [chart_drawing(chart) for chart in charts]

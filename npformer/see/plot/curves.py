@@ -14,6 +14,7 @@ import numpy as np
 
 from npformer.errors import DataError
 from npformer.see.plot.charts import Chart, Curve, draw_charts, in_percent, series, short
+from npformer.see.plot.svg import check_place
 
 TITLE = "Training curves"
 _LOSS = "Loss, nats per token"
@@ -48,6 +49,7 @@ def draw_curves(
     Raises DataError if there is nothing to draw or a value is no number, OutputError if path cannot be
     written.
     """
+    check_place(path)
     charts = course_charts([RunCourse("", metrics, warmup, clip_norm)])
     if not charts:
         raise DataError(
@@ -123,6 +125,7 @@ def draw_comparison(
     notes are sentences below the title. An existing picture at path is replaced. Raises DataError if
     there is nothing to draw, OutputError if path cannot be written.
     """
+    check_place(path)
     draw_charts([comparison_chart(right, wrong)], path, title, notes)
 
 
@@ -143,6 +146,7 @@ def draw_sweep(curves: Sequence[Any], path: Path) -> None:
     curves: each with a name, step sizes h (k,), errors (k,), and the verdict of the check (``check/curves.py``). Raises
     DataError if there are none, OutputError if path cannot be written.
     """
+    check_place(path)
     if not curves:
         raise DataError("curves: expected at least one, got none; nothing to draw")
     ordered = sorted(curves, key=lambda curve: (curve.verdict == "right", -_lowest(curve)))
