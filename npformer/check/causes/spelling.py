@@ -51,16 +51,11 @@ class Spelling:
         if self._library == "numpy":
             yield edit
             return
-        for length in self._lengths if self._library == "triton" and _has_mean(edit.node) else ("",):
-            node = ast.parse(edit.node, mode="eval").body if isinstance(edit.node, str) else copy.deepcopy(edit.node)
+        text = edit.node if isinstance(edit.node, str) else ast.unparse(edit.node)
+        for length in self._lengths if self._library == "triton" and ".mean(" in text else ("",):
+            node = ast.parse(text, mode="eval").body if isinstance(edit.node, str) else copy.deepcopy(edit.node)
             with contextlib.suppress(_UnknownError):
                 yield edit._replace(node=_Words(self._library, self._module, length, self._is_flat).visit(node))
-
-
-def _has_mean(node: ast.AST | str) -> bool:
-    if isinstance(node, str):
-        return ".mean(" in node
-    return any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "mean" for n in ast.walk(node))
 
 
 class _UnknownError(Exception):

@@ -30,7 +30,7 @@ from npformer.check.rounding.stochastic import Level, Phased, Rounding
 from npformer.check.subject import Subject, name_of
 from npformer.errors import ConfigError
 from npformer.io.percent import percent
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArrays
 
 LAMBDA = 8.0
 RUNS = 4
@@ -67,14 +67,11 @@ def against_float64(
     for tensor, n in truth.items():
         scale = scale_of(n, most)
         errors = np.array([max_abs(run[tensor] - n) / scale for run in runs])
-        rows.append(_row(tensor, got[tensor], n, scale, LAMBDA * (rms(errors) + precision.u)))
+        budget, a = LAMBDA * (rms(errors) + precision.u), got[tensor]
+        error = np.abs(a - n) / scale
+        place = worst_at(error)
+        worst = float(error[place])
+        verdict, note = RIGHT if worst <= budget else WRONG, f"{percent(worst / budget)} of the budget {budget:.1e}"
+        values = (worst, worst, place, float(a[place]), float(n[place]), scale, verdict, note)
+        rows.append(Row(tensor, n.shape, n.size, *values))
     return Report(name or name_of(kernel.target), tuple(rows))
-
-
-def _row(tensor: str, a: HostArray, n: HostArray, scale: float, budget: float) -> Row:
-    error = np.abs(a - n) / scale
-    worst = worst_at(error)
-    most = float(error[worst])
-    note = f"{percent(most / budget)} of the budget {budget:.1e}"
-    values = (most, most, worst, float(a[worst]), float(n[worst]), scale, RIGHT if most <= budget else WRONG, note)
-    return Row(tensor, n.shape, n.size, *values)

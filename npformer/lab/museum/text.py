@@ -55,7 +55,7 @@ def label(e: Mistake) -> str:
     numbers = f" · number{'s' if len(e.sources) > 1 else ''} {', '.join(map(str, e.sources))}" if e.sources else ""
     parts = [
         f"{fill(e.heading)}\n{fill(f'{e.id} · {e.category}{numbers}')}",
-        f"  right   {_hung(e.right)}\n  wrong   {_hung(e.wrong)}",
+        f"{fill(e.right, None, '  right   ', ' ' * 10)}\n{fill(e.wrong, None, '  wrong   ', ' ' * 10)}",
         fill(e.story),
         fill(f"Seen: {e.seen}."),
         "\n".join(_change(e)),
@@ -101,10 +101,6 @@ def _shown(e: Mistake, comparison: Comparison | None) -> Iterator[str]:
     for name, course in comparison._asdict().items():
         yield fill(f"  {name}   {course}", hanging=" " * 10)
     yield fill(comparison.verdict)
-
-
-def _hung(text: str) -> str:
-    return textwrap.fill(text, columns() - 10, break_long_words=False).replace("\n", "\n" + " " * 10)
 
 
 def _entry(name: str, text: str) -> str:

@@ -181,6 +181,4 @@ class _Walk:
 
 
 def _zeros(dy: Any) -> Any:
-    if isinstance(dy, tuple):
-        return tuple(_zeros(part) for part in dy)
-    return None if dy is None else np.zeros_like(dy)
+    return like(dy, [None if part is None else np.zeros_like(part) for part in as_tuple(dy)])

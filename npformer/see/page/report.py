@@ -372,7 +372,8 @@ def _norms(run: RunSummary) -> str:
     layers: dict[str, dict[float, float]] = {}
     for step, norms in lines:
         for part, norm in norms.items():
-            points = layers.setdefault(layer_of(part), {})
+            match = _LAYER.match(part)  # encoder.layers.0 of encoder.layers.0.norm1; any other part is its own
+            points = layers.setdefault(match.group() if match else part, {})
             points[step] = math.hypot(points.get(step, 0.0), norm)
     drawn = [
         Curve(layer, list(points), list(points.values()), i >= len(layers) / 2, dots=True, logged=True)
@@ -381,9 +382,3 @@ def _norms(run: RunSummary) -> str:
     chart = Chart("Gradient norm of each layer, before clipping", "", "", drawn, log_y=True)
     reading = f'<p class="quiet">{escaped(READING)} <code>npformer explain sizes</code> shows each.</p>'
     return (_figure(chart) if len(drawn) <= MOST_LINES else "") + reading + norms_table(run)
-
-
-def layer_of(part: str) -> str:
-    """The layer of a part: encoder.layers.0 of encoder.layers.0.norm1; any other part is its own."""
-    match = _LAYER.match(part)
-    return match.group() if match else part

@@ -87,7 +87,7 @@ TRANSFORMERS: dict[str, dict[str, Any]] = {
     "final-norm": {"final_norm": True},
 }
 _SIZE = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_layers": 2, "max_seq_len": 6, "dropout": 0.0}
-_ONE: dict[str, tuple[type[ModelConfig], dict[str, Any]]] = {
+_ONE: dict[str, tuple[Any, dict[str, Any]]] = {
     "encoder": (EncoderConfig, {"head": "masked"}),
     "encoder-tied": (EncoderConfig, {"head": "masked", "tie_embeddings": True, "norm_order": "pre"}),
     "classifier": (EncoderConfig, {"head": "sequence", "num_classes": 3}),
@@ -114,7 +114,9 @@ def model_setting(name: str) -> Setting:
         options = {"key": KEY} if model.config.dropout else {}
         return Setting(name, model, inputs, options, targets, labels=tokens, pieces=PIECES)
     if name in _ONE:
-        return _one_sequence(name, *_ONE[name])
+        kind, changes = _ONE[name]
+        alone: Any = build_model(kind(vocab_size=len(PIECES), **(_SIZE | changes)), backend=plain_backend())
+        return _with_targets(name, shaken(alone), (ids_of([["[BOS]", *word] for word in WORDS]),), PIECES, {})
     cases = [case for case in catalogue(name) if case.group != "op"]
     exact = [case for case in cases if case.name.lower() == name.lower()]
     if len(exact or cases) == 1:
@@ -154,11 +156,6 @@ def some_targets(config: ModelConfig, tokens: HostArray) -> HostArray:
     following = np.concatenate([tokens[:, 1:], np.zeros_like(tokens[:, :1])], axis=1)
     ends = (tokens != config.pad_id) & (following == config.pad_id)
     return np.where(ends & (tokens != 2), 2, following)
-
-
-def _one_sequence(name: str, kind: Any, changes: dict[str, Any]) -> Setting:
-    model = shaken(build_model(kind(vocab_size=len(PIECES), **(_SIZE | changes)), backend=plain_backend()))
-    return _with_targets(name, model, (ids_of([["[BOS]", *word] for word in WORDS]),), PIECES, {})
 
 
 def _with_targets(
