@@ -1,15 +1,13 @@
 """One number explained, with its page: from how few files a reader learns where it comes from."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-import npformer
 from npformer.cli.main import main
 from npformer.see.record import recording
+from tests.check.test_light import gone_through
 
-ROOT = Path(npformer.__file__).parent
 MINE = """
 import numpy as np
 import npformer as npf
@@ -18,22 +16,6 @@ def build():
     layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy", kernels="plain"))
     return layer, (np.random.default_rng(0).normal(size=(2, 3, 4)),)
 """
-
-
-def files_of(words):
-    """The files of npformer whose functions a command calls."""
-    files, before = set(), sys.getprofile()
-
-    def note(frame, event, arg):
-        if event == "call" and frame.f_code.co_name != "<module>":
-            files.add(frame.f_code.co_filename)
-
-    sys.setprofile(note)
-    try:
-        assert main(words) == 0
-    finally:
-        sys.setprofile(before)
-    return {Path(name).relative_to(ROOT).as_posix() for name in files if Path(name).is_relative_to(ROOT)}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +29,9 @@ def test_one_number_with_its_page_runs_through_few_files(tmp_path, monkeypatch, 
     recorded = []
     noting = recording._CopyKeeper
     monkeypatch.setattr(recording, "_CopyKeeper", lambda *given: recorded.append(given) or noting(*given))
-    files = files_of(["explain", target, "--at", at, "--html", "page.html"])
+    codes = []
+    files = gone_through(lambda: codes.append(main(["explain", target, "--at", at, "--html", "page.html"])))
+    assert codes == [0]
     assert len(files) <= most, sorted(files)
     assert len([name for name in files if name.startswith("see/")]) <= own, sorted(files)
     assert len(recorded) == 1, "the page shows the recording that is explained"

@@ -98,31 +98,31 @@ def through_relus(gain: float, layers: int, rng: np.random.Generator) -> float:
     return float(np.linalg.norm(gradient) / np.linalg.norm(upstream))
 
 
-def depth_norms(order: Any, layers: int) -> list[float]:
+def depth_norms(order: Any, layers: int, seed: int = 0) -> list[float]:
     """The norm of the gradient of every layer's last matrix, in a fresh encoder of this depth that reverses."""
     size: Any = {"d_model": 32, "num_heads": 4, "d_ff": 64, "dropout": 0.0, "num_layers": layers, "norm_order": order}
     config = EncoderConfig(VOCABULARY, head="tokens", num_classes=VOCABULARY, **size)
-    model, tokens = Encoder(config, backend=plain_backend(), seed=0), _tokens()
+    model, tokens = Encoder(config, backend=plain_backend(), seed=seed), _tokens(seed)
     _backpropagate(model, (tokens,), tokens[:, ::-1])
     return [float(np.linalg.norm(layer.feed_forward.down.weight.grad)) for layer in model.encoder.layers]
 
 
-def transformer(**options: Any) -> Transformer:
+def transformer(seed: int = 0, **options: Any) -> Transformer:
     """A fresh one of width 32, with 2 + 2 layers."""
     size = {"d_model": 32, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 64, "dropout": 0.0}
     config: Any = TransformerConfig(VOCABULARY, VOCABULARY, **(size | {"max_seq_len": LENGTH} | options))
-    return Transformer(config, backend=plain_backend(), seed=0)
+    return Transformer(config, backend=plain_backend(), seed=seed)
 
 
-def parts_of(model: Transformer) -> dict[str, float]:
+def parts_of(model: Transformer, seed: int = 0) -> dict[str, float]:
     """LOSS, of a batch to reverse, and the norm of the gradient of each part."""
-    tokens = _tokens()
+    tokens = _tokens(seed)
     begun = np.concatenate([np.ones_like(tokens[:, :1]), tokens[:, :0:-1]], axis=1)
     return {LOSS: _backpropagate(model, (tokens, begun), tokens[:, ::-1]), **layer_norms(model.arena, None)}
 
 
-def _tokens() -> HostArray:
-    return np.random.default_rng(0).integers(3, VOCABULARY, (ROWS, LENGTH))
+def _tokens(seed: int) -> HostArray:
+    return np.random.default_rng(seed).integers(3, VOCABULARY, (ROWS, LENGTH))
 
 
 def _backpropagate(model: Any, inputs: tuple[HostArray, ...], targets: HostArray) -> float:
