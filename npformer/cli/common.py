@@ -117,6 +117,11 @@ def add_kernels(parser: argparse.ArgumentParser, default: str | None = "auto", s
     parser.add_argument("--kernels", choices=KERNELS, default=default, help=how)
 
 
+def names_python_file(spec: str) -> bool:
+    """Whether it has the form FILE.py or FILE.py:NAME."""
+    return spec.endswith(".py") or ".py:" in spec
+
+
 def expect_at_least_1(args: argparse.Namespace, name: str) -> None:
     """Raise ConfigError if an option was given a number below 1."""
     value = getattr(args, name)

@@ -17,7 +17,6 @@ from contextlib import suppress
 from typing import TextIO
 
 from npformer._version import __version__
-from npformer.check.adapters.user_file import names_python_file
 from npformer.cli import (
     bench,
     certify,
@@ -36,7 +35,7 @@ from npformer.cli import (
     trace,
     train,
 )
-from npformer.cli.common import Help, Parser, add_color, new_parser
+from npformer.cli.common import Help, Parser, add_color, names_python_file, new_parser
 from npformer.errors import NpformerError
 from npformer.io.progress_bar import show_bars
 from npformer.io.terminal import choose_colour, say_error

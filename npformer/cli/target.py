@@ -6,7 +6,8 @@ import argparse
 import inspect
 from pathlib import Path
 
-from npformer.check.adapters.user_file import names_python_file, user_case
+from npformer.check.adapters.user_file import user_case
+from npformer.cli.common import names_python_file
 from npformer.cli.decode import expect_text
 from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS

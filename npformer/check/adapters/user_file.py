@@ -35,11 +35,6 @@ class UserCase(Case):
         return gradcheck(self.build(backend), *self.inputs, **{"name": self.name} | self.how | more, **self.options)
 
 
-def names_python_file(spec: str) -> bool:
-    """Whether it has the form FILE.py or FILE.py:NAME."""
-    return spec.endswith(".py") or ".py:" in spec
-
-
 def user_case(spec: str) -> UserCase:
     """Run the file and call its function NAME (default ``build``) without arguments: see FORM.
 
