@@ -111,10 +111,7 @@ def _operation(args: argparse.Namespace) -> int:
         return _forward(args, explained)
     if args.html is not None:
         _write_page(args, trace(args.target))
-    if args.json:
-        print(json.dumps(explained.to_dict()))
-    else:
-        tell("\n".join([*operation_lines(explained, columns(WIDEST)), *_of_page(args)]))
+    _show(args, operation_lines(explained, columns(WIDEST)), explained.to_dict())
     return 0 if explained.report.ok else 1
 
 
@@ -143,12 +140,8 @@ def _number(args: argparse.Namespace) -> int:
         explained = explanation(opened, args.at, args.up)
         if args.html is not None:
             _write_page(args, written(opened, **setting.shown), find(opened, args.at))
-    if args.json:
-        print(json.dumps(to_dict(explained)))
-    else:
-        if setting.note:
-            print(fill(visible(setting.note)))
-        tell("\n".join([*lines(explained, columns(WIDEST), _has_symbols()), *_of_page(args)]))
+    note = [fill(visible(setting.note))] if setting.note else []
+    _show(args, [*note, *lines(explained, columns(WIDEST), _has_symbols())], to_dict(explained))
     return 0 if explained.value.verdict == "right" else 1
 
 
@@ -156,10 +149,6 @@ def _write_page(args: argparse.Namespace, right: Trace, place: GradientAddress |
     """Write the page that --html asks for; it opens at the place."""
     page = trace_page(right, opens=None if place is None else opening(right, place))
     write_file(args.html, "--html", page.encode())
-
-
-def _of_page(args: argparse.Namespace) -> list[str]:
-    return [] if args.html is None else [f"the page is in {visible(args.html)}: open it in a browser"]
 
 
 def _no_place(tensors: dict[str, Any], what: str) -> str:
@@ -254,8 +243,10 @@ def _place(one: ReplayedStep, text: str) -> tuple[str, int]:
 
 
 def _show(args: argparse.Namespace, lines: Sequence[str], document: Mapping[str, Any]) -> int:
+    """The lines and where the page is, or the document as JSON."""
     if args.json:
         print(json.dumps(document))
     else:
-        tell("\n".join(lines))
+        page = [] if args.html is None else [f"the page is in {visible(args.html)}: open it in a browser"]
+        tell("\n".join([*lines, *page]))
     return 0

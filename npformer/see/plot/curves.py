@@ -75,8 +75,8 @@ def course_charts(runs: Sequence[RunCourse]) -> list[Chart]:
                     its_colour = number if len(runs) > 1 else i + colour
                     is_dashed = dashed or (len(runs) > 1 and i > 0)
                     steps, values = data.steps.tolist(), data.values.tolist()
-                    curve = Curve(named, steps, values, is_dashed, its_colour, kind == "eval", smooth=field == "loss")
-                    curves.append(curve._replace(logged=True))
+                    curve = Curve(named, steps, values, is_dashed, its_colour, kind == "eval", logged=True)
+                    curves.append(curve._replace(smooth=field == "loss"))
         return curves
 
     loss = [*curves("train", ("loss", "training")), *curves("eval", ("loss", "held-out"), colour=1, dashed=True)]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -78,14 +78,6 @@ class Setting:
         return int(getattr(getattr(self.target, "config", None), "pad_id", 0))
 
 
-class Loss(NamedTuple):
-    """The cross-entropy at the end: its arguments after the logits."""
-
-    targets: Any  # token ids or classes, on the device
-    ignore_index: int | None
-    label_smoothing: float
-
-
 @dataclass
 class Seen:
     """A call's arrays as they were when they were passed, and what became of its parameters."""
@@ -120,7 +112,8 @@ class Recording:
     loss: float  # L
     gradients: HostArrays  # of parameters and float inputs, by name
 
-    def __init__(self, setting: Setting, checked: Subject, how: Loss | None) -> None:
+    def __init__(self, setting: Setting, checked: Subject, how: tuple[Any, ...] | None) -> None:
+        #: how: the arguments of the cross-entropy at the end, after the logits; None: there is none.
         self.setting, self.target, self.checked, self.how = setting, setting.target, checked, how
         is_pair = checked.is_pair
         self.kind = "operation" if is_pair else "model" if hasattr(self.target, "config") else "layer"
@@ -302,7 +295,7 @@ def prepared(
     checked = Subject(setting.target, setting.inputs, setting.options, None, names, moved=False)
     how = None
     if setting.targets is not None:
-        how = Loss(place(np.asarray(setting.targets), checked.device), ignore_index, smoothing)
+        how = place(np.asarray(setting.targets), checked.device), ignore_index, smoothing
     return Recording(setting, checked, how)
 
 
