@@ -20,8 +20,7 @@ from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.patch import edited_sources
 from npformer.lab.museum.stored import STEPS, Comparison, stored
 from npformer.see.page.bugs import MOST, USUAL
-from npformer.see.plot.charts import chart_drawing
-from npformer.see.plot.curves import comparison_chart
+from npformer.see.plot.charts import chart_drawing, comparison_chart
 from npformer.see.plot.svg import Section, sheet
 
 #: What a category is about, for the gallery.

@@ -27,9 +27,8 @@ from npformer.see.explain.change import change_document, change_lines, change_of
 from npformer.see.explain.number import GradientAddress, find, find_parameter
 from npformer.see.explain.operation import OperationStory, explained_operation, forward_lines, operation_lines
 from npformer.see.explain.sizes import sizes, sizes_text
-from npformer.see.explain.step import ReplayedStep, prepare_step, replay_step
+from npformer.see.explain.step import ReplayedStep, course_lines, number_lines, prepare_step, replay_step
 from npformer.see.explain.text import WIDEST
-from npformer.see.explain.update import course_lines, number_lines
 from npformer.see.page import trace_page
 from npformer.see.page.trace_writer import opening
 from npformer.see.record.models import NAMES, PIECES, showcase_model

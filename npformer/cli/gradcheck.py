@@ -11,8 +11,7 @@ from typing import Any
 from npformer.backend import Backend
 from npformer.check import Case, Report, catalogue
 from npformer.check.adapters.user_file import UserCase, user_case
-from npformer.check.cases.catalogue import selected
-from npformer.check.cases.random_cases import random_cases
+from npformer.check.cases.catalogue import random_cases, selected
 from npformer.check.curves import v_curves
 from npformer.check.regimes import chosen
 from npformer.check.report import HEADER, WRONG, table_line

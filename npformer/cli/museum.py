@@ -17,7 +17,7 @@ from npformer.lab.museum import text
 from npformer.lab.museum.bugs import BUGS, bug
 from npformer.lab.museum.stored import STEPS, Comparison, Exhibit, stored
 from npformer.lab.mutation_testing import SURVIVED, mutation_test, summary
-from npformer.see.plot.curves import draw_comparison
+from npformer.see.plot.charts import draw_comparison
 
 SUMMARY = "Show backward bugs, their effects, and what finds each."
 EXAMPLES = """examples:

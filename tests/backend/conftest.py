@@ -8,7 +8,7 @@ import pytest
 from npformer.backend import PLAIN
 from npformer.backend.numpy.kernels import KERNELS
 from npformer.backend.select import numba_problem
-from npformer.check.cases.random_cases import usual_inputs
+from npformer.check.cases.catalogue import usual_inputs
 from npformer.errors import ShapeError
 from npformer.functional import OPERATIONS, Draw
 from tests.outputs import parts

@@ -7,7 +7,7 @@ import pytest
 
 from npformer.backend import PLAIN, Ops, Pair, get_backend
 from npformer.backend.fallback import with_fallback
-from npformer.check.cases.random_cases import usual_inputs
+from npformer.check.cases.catalogue import usual_inputs
 from npformer.functional import OPERATIONS
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam

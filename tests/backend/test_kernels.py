@@ -12,7 +12,7 @@ from npformer.backend import PLAIN
 from npformer.backend.fallback import with_fallback, with_one_precision
 from npformer.backend.ops import kernels_in
 from npformer.backend.select import numba_problem
-from npformer.check.cases.random_cases import usual_inputs
+from npformer.check.cases.catalogue import usual_inputs
 from npformer.errors import NpformerError
 from npformer.functional import OPERATIONS, Draw
 from tests.backend.conftest import both_ways

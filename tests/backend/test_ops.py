@@ -11,7 +11,7 @@ from npformer import functional as F  # noqa: N812 - as the package itself calls
 from npformer.backend import PLAIN, Ops, Pair, get_backend, with_bits
 from npformer.backend.ops import DRAWING, with_kernels
 from npformer.check import catalogue
-from npformer.check.cases.random_cases import usual_inputs
+from npformer.check.cases.catalogue import usual_inputs
 from npformer.functional import Draw
 from npformer.lab.museum.patch import noted
 from npformer.layers import EncoderLayer, LayerNorm

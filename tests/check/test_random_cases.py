@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.check.cases.random_cases import OPS, random_cases, random_model_case, random_op_case
+from npformer.check.cases.catalogue import OPS, random_cases, random_model_case, random_op_case
 
 SEED = 20
 

@@ -11,7 +11,7 @@ import pytest
 from npformer import functional
 from npformer.check import catalogue
 from npformer.check.cases import op_samples
-from npformer.check.cases.random_cases import random_op_case
+from npformer.check.cases.catalogue import random_op_case
 from npformer.functional import OPERATIONS, Operation, relu_backward, relu_forward, softmax_backward
 
 FILES = Path(functional.__file__).parent.glob("[a-z]*.py")

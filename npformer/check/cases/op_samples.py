@@ -1,7 +1,7 @@
 """Sample inputs of every operation: random ones of any sizes, and fixed ones on which gradients often fail.
 
 A function with the operation's name makes the random inputs, in the order of the forward's arguments. Its users are
-``check/cases/random_cases.py``, with small sizes and random options, and tests, with a model's sizes
+``check/cases/catalogue.py``, with small sizes and random options, and tests, with a model's sizes
 and usual options. The fixed ones are the cases of the catalogue: random numbers with no zeros or
 ones, repeated tokens, padding, a query that sees nothing, length 1, saturated scores, gaps in memory, dropout on.
 """

@@ -26,9 +26,8 @@ import numpy as np
 
 from npformer.errors import DivergedError
 from npformer.io.percent import percent
-from npformer.see.explain.step import BatchLook, ReplayedStep
+from npformer.see.explain.step import BatchLook, ReplayedStep, row
 from npformer.see.explain.text import number
-from npformer.see.explain.update import row
 from npformer.typing import HostArray
 
 #: Points of the quadrature, tried in turn until the remainder is small enough, or no smaller than with half of them.

@@ -21,8 +21,7 @@ from npformer.run.summary import RunSummary, flat
 from npformer.see.explain.sizes import READING
 from npformer.see.page.document import html_page, web_file
 from npformer.see.plot.attention import AttentionMap, attention_key, attention_maps
-from npformer.see.plot.charts import Chart, Curve, chart_drawing, short
-from npformer.see.plot.curves import RunCourse, course_charts
+from npformer.see.plot.charts import Chart, Curve, RunCourse, chart_drawing, course_charts, short
 from npformer.see.plot.svg import STYLE
 from npformer.training.layer_norms import norms_in
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
-from npformer.check.cases.random_cases import usual_inputs
+from npformer.check.cases.catalogue import usual_inputs
 from npformer.engine.cuda.device_runtime import drawn
 from npformer.functional import Draw
 from tests.backend import test_kernels as kernels

@@ -4,8 +4,7 @@ from itertools import count as counting
 
 import numpy as np
 
-from npformer.check.cases.catalogue import catalogue
-from npformer.check.cases.random_cases import random_model_case
+from npformer.check.cases.catalogue import catalogue, random_model_case
 from npformer.check.inputs import as_tuple
 from npformer.check.report import RIGHT
 from npformer.see.explain.explanation import explanation

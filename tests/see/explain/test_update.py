@@ -6,7 +6,7 @@ import pytest
 import npformer as npf
 from npformer.backend import Arena
 from npformer.layers import Parameter
-from npformer.see.explain.update import update_of
+from npformer.see.explain.step import update_of
 
 # Two parameters, (3, 4) and then (−0.2, 0.1); β = (½, ¾), lr 0.1, clipped to norm 1. All by hand:
 #   1.  n = 5, factor 1/5, g = 0.6    m = 0.3     v = 0.09      m̂ = 0.6       v̂ = 0.36      step −0.1

@@ -10,8 +10,15 @@ from npformer.check.curves import ErrorCurve as Sweep
 from npformer.check.sweep import STEPS
 from npformer.errors import DataError
 from npformer.see.plot import draw_curves, draw_sweep
-from npformer.see.plot.charts import chart_drawing, of_values, running_mean, series
-from npformer.see.plot.curves import RunCourse, comparison_chart, course_charts
+from npformer.see.plot.charts import (
+    RunCourse,
+    chart_drawing,
+    comparison_chart,
+    course_charts,
+    of_values,
+    running_mean,
+    series,
+)
 from tests.see.plot.figures import paths, points, texts
 
 NAN, INF = float("nan"), float("inf")

@@ -9,8 +9,7 @@ import pytest
 from examples.experiments.similarity import draw_similarity
 from npformer.errors import DataError, OutputError, ShapeError
 from npformer.see.plot import draw_attention, draw_curves, draw_sweep
-from npformer.see.plot.charts import Chart, Curve, draw_charts
-from npformer.see.plot.curves import draw_comparison
+from npformer.see.plot.charts import Chart, Curve, draw_charts, draw_comparison
 from tests.see.plot.figures import tree
 from tests.see.plot.test_curves import MIXED
 
