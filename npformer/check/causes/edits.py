@@ -255,46 +255,39 @@ def sums(here: Here) -> Texts:
 
 #: Takes a place with real numbers, and gives pairs (mistake, what should stand there instead).
 Addition = Callable[[Here], Texts]
-#: Cheap ones, those that add a value of the function, and those that build new expressions; as they are tried.
-EXCHANGES: tuple[Addition, ...] = (names, names_added)
-ADDITIONS: tuple[Addition, ...] = (unused_names, factors, products, terms, expressions, functions)
-INVENTIONS: tuple[Addition, ...] = (
-    unused_in_products, projections, derived_factors, choices, sums, products_at_names
-)  # fmt: skip
-#: The order in kernels.
-IN_KERNELS: tuple[tuple[Addition, ...], ...] = (
-    (factors, products), (projections, products_at_names),
-    (expressions, functions, derived_factors, terms), (sums, choices),
-)  # fmt: skip
-
-
+Change = Callable[[Site, Known], Found]
 Edits = Callable[[ast.FunctionDef, Known], Iterator[TreeEdit]]
 
 
-def _of_changes(kinds: Sequence[Callable[[Site, Known], Found]]) -> Edits:
+def _of_changes(kinds: Sequence[Change]) -> Edits:
     return lambda function, known: _changes(_sites(function, known), known, kinds)
 
 
-def _of_additions(kinds: Sequence[Addition]) -> Edits:
+def _of_additions(*kinds: Addition) -> Edits:
     return lambda function, known: _additions(_sites(function, known), known, kinds)
 
 
-#: The simple changes, tried in every function of the user's before the inventions, which build new expressions.
-#: Of one kind, those where a value is made come before its return.
-SIMPLE = (_of_changes(FIRST), _of_additions(EXCHANGES), _of_changes(CHANGES), _of_additions(ADDITIONS))
-INVENTED = _of_additions(INVENTIONS)
+#: Other names, or these added, which is cheap.
+EXCHANGED = _of_additions(names, names_added)
+#: The simple changes, tried in every function of the user's; the last add a value of the function. Of one kind, those
+#: where a value is made come before its return.
+SIMPLE = (
+    _of_changes(FIRST), EXCHANGED, _of_changes(CHANGES),
+    _of_additions(unused_names, factors, products, terms, expressions, functions),
+)  # fmt: skip
+#: Tried after them: inventions, which build new expressions.
+INVENTED = _of_additions(unused_in_products, projections, derived_factors, choices, sums, products_at_names)
 #: Of what a function computes and never uses, where a run is slow.
-UNUSED = _of_additions((unused_names, unused_in_products))
+UNUSED = _of_additions(unused_names, unused_in_products)
 #: The same for kernels and what launches them, in another order.
 WITH_KERNELS = (
-    UNUSED, _of_changes(FIRST_IN_KERNELS), _of_additions(EXCHANGES), *map(_of_additions, IN_KERNELS),
-    _of_changes(REST_IN_KERNELS),
+    UNUSED, _of_changes(FIRST_IN_KERNELS), EXCHANGED, _of_additions(factors, products),
+    _of_additions(projections, products_at_names), _of_additions(expressions, functions, derived_factors, terms),
+    _of_additions(sums, choices), _of_changes(REST_IN_KERNELS),
 )  # fmt: skip
 
 
-def _changes(
-    everywhere: Sequence[Site], known: Known, kinds: Sequence[Callable[[Site, Known], Found]]
-) -> Iterator[TreeEdit]:
+def _changes(everywhere: Sequence[Site], known: Known, kinds: Sequence[Change]) -> Iterator[TreeEdit]:
     for kind in kinds:
         for site in everywhere:
             if known.with_kernels and site in known.idle:
