@@ -102,10 +102,8 @@ def edited_sources(edits: Iterable[Edit]) -> dict[str, tuple[str, str]]:
 
 
 def _by_target(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
-    groups: dict[str, list[Edit]] = {}
-    for edit in edits:
-        groups.setdefault(edit.where, []).append(edit)
-    return groups
+    edits = list(edits)
+    return {edit.where: [other for other in edits if other.where == edit.where] for edit in edits}
 
 
 def _edited(target: str, edits: list[Edit]) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from npformer.check.inputs import as_tuple, like
 from npformer.see.explain.entries import CannotExpand, Index, PairRun, Spot, returned
 from npformer.see.explain.number import GradientAddress, float_place
 from npformer.see.explain.products import CodeLine, Factor, Term, expand, terms
-from npformer.see.record.calls import Call, Hooks, gradient_names, inputs_of
+from npformer.see.record.calls import Call, Hooks, gradient_names
 from npformer.see.record.lines import plain_function, tracing_lines
 from npformer.see.record.recording import Recording
 from npformer.typing import HostArray
@@ -69,7 +69,7 @@ class Graph:
     def _uses(self, place: GradientAddress) -> Iterator[Arrival]:
         """Every use of a parameter: the operations that add to its gradient, with the entry of theirs."""
         for call in self.session.backward_order:
-            names, inputs, seen = gradient_names(call.target, 99), inputs_of(call), self.session.seen[call.number]
+            names, inputs, seen = gradient_names(call.target, 99), call.input_names, self.session.seen[call.number]
             for number, parts in seen.params.items():
                 for part in parts if place.name in seen.added else ():
                     if part.parameter == place.name and inputs[number] in names:

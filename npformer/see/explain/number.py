@@ -27,7 +27,7 @@ from npformer.check.verdict import TOLERANCE, Judge
 from npformer.errors import ConfigError
 from npformer.io.terminal import counted
 from npformer.see.explain.entries import Index
-from npformer.see.record.calls import Call, Hooks, Moving, inputs_of, shown_name
+from npformer.see.record.calls import Call, Hooks, Moving
 from npformer.see.record.recording import Recording
 from npformer.see.record.trace import aliases_of
 from npformer.typing import HostArray, HostArrays, Tensors
@@ -91,7 +91,7 @@ def names_of_calls(session: Recording) -> dict[str, Call]:
     by_name: dict[str, Call] = {}
     counts: Counter[str] = Counter()
     for call in session.calls:
-        name = shown_name(call)
+        name = call.shown_name
         counts[name] += 1
         by_name[name if counts[name] == 1 else f"{name}#{counts[name]}"] = call
     return by_name
@@ -153,7 +153,7 @@ def _in_call(session: Recording, name: str) -> GradientAddress:
         if part >= count or (number and not number.isdecimal()):
             raise ConfigError(f"--at {name}: expected output.0 to output.{count - 1}, got {what!r}")
         return GradientAddress("output", name, (), call, part)
-    names = inputs_of(call)
+    names = call.input_names
     taken = [each for each, x in zip(names, call.inputs, strict=True) if is_float(x)]
     if what not in taken:
         known = ", ".join(f"@{each}" for each in ("output", *taken))

@@ -17,7 +17,7 @@ from npformer.layers.positions import RelativeBias
 from npformer.see.explain.entries import Index, Spot
 from npformer.see.explain.number import GradientAddress
 from npformer.see.explain.products import Factor, Term
-from npformer.see.record.calls import Call, layers_in, shown_name
+from npformer.see.record.calls import Call, layers_in
 from npformer.see.record.recording import LOSS, Recording
 from npformer.see.record.trace import aliases_of
 from npformer.typing import HostArray
@@ -230,4 +230,4 @@ def _is_of_targets(call: Call) -> bool:
     """Whether a call of an encoder-decoder works on the targets: the projection of the memory does not."""
     around = call.parent
     reads_memory = around is not None and len(around.inputs) > 1 and call.inputs[0] is around.inputs[1]
-    return shown_name(call).startswith(("decoder", "tgt", "generator", "loss")) and not reads_memory
+    return call.shown_name.startswith(("decoder", "tgt", "generator", "loss")) and not reads_memory

@@ -48,6 +48,18 @@ class Call:
     forward_time: tuple[int, int] = (-1, -1)  # when it began and ended, counted in beginnings and ends of calls
     backward_time: tuple[int, int] | None = None  # None: its backward did not run
 
+    @property
+    def shown_name(self) -> str:
+        """Its name within the target: "" for the target itself."""
+        return self.name.partition(".")[2]
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of its inputs."""
+        if isinstance(self.target, tuple):
+            return parameter_names(self.target[0], len(self.inputs))
+        return parameter_names(type(self.target).forward, len(self.inputs) + 1)[1:]
+
 
 class Hooks:
     """Takes part in each call that is listened to. Each method may change what it is given; these change nothing."""
@@ -199,18 +211,6 @@ def layers_in(layer: Layer) -> Iterator[tuple[str, Layer]]:
                     yield from walk(part, f"{name}.{member}" if name else member)
 
     yield from walk(layer, "")
-
-
-def inputs_of(call: Call) -> list[str]:
-    """The names of a call's inputs."""
-    is_pair = isinstance(call.target, tuple)
-    names = parameter_names(call.target[0] if is_pair else type(call.target).forward, len(call.inputs) + (not is_pair))
-    return names if is_pair else names[1:]
-
-
-def shown_name(call: Call) -> str:
-    """The name of a call within its target: "" for the target itself."""
-    return call.name.partition(".")[2]
 
 
 def gradient_names(pair: Any, count: int) -> list[str]:

@@ -34,9 +34,7 @@ from npformer.see.record.calls import (
     ParameterPart,
     Parameters,
     gradient_names,
-    inputs_of,
     listening,
-    shown_name,
 )
 from npformer.see.record.lines import Frame, LineTracer, tracing_lines
 from npformer.typing import HostArray, HostArrays, Tensors
@@ -176,7 +174,7 @@ class Recording:
         while through is not None and through.parent is not None and through.parent.output is handed:
             through = through.parent
         host = self.checked.device.host
-        name = shown_name(call if through is None else through)
+        name = (call if through is None else through).shown_name
         return Residual(name, call, through, host(gradients[0]), host(gradients[1]))
 
     def value(self, replaced: Tensors = NOTHING_REPLACED, hooks: Hooks | None = None) -> Any:
@@ -347,7 +345,7 @@ class _CopyKeeper(Hooks):
             seen = self.seen[call.number]
             seen.backward, seen.gradients = frame, kept(gradients)
             count = (0 if gradients is None else len(as_tuple(gradients))) + len(call.added)
-            names, inputs = gradient_names(call.target, count) if call.added else [], inputs_of(call)
+            names, inputs = gradient_names(call.target, count) if call.added else [], call.input_names
             named = zip(names[count - len(call.added) :], call.added, strict=True)
             apart = [(seen.params.get(inputs.index(name), []), dx) for name, dx in named if dx is not None]
             if apart and all(parts for parts, _ in apart):  # else what has changed says it

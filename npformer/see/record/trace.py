@@ -32,7 +32,7 @@ from npformer.io.printable import visible
 from npformer.io.terminal import counted
 from npformer.layers import Layer
 from npformer.layers.owner import Owner
-from npformer.see.record.calls import Call, gradient_names, inputs_of, shown_name
+from npformer.see.record.calls import Call, gradient_names
 from npformer.see.record.lines import Frame, Shown, Statement
 from npformer.see.record.recording import Recording, Seen, Setting, prepared
 from npformer.typing import HostArray, HostArrays
@@ -369,13 +369,13 @@ class _Writer:
 
     def _call(self, call: Call, seen: Seen, use: int) -> Json:
         is_pair = isinstance(call.target, tuple)
-        names = inputs_of(call) if call.number else self.recording.checked.input_names
+        names = call.input_names if call.number else self.recording.checked.input_names
         inputs = [*zip(names, seen.inputs, strict=True), *unpacked(call.options).items()]
         backward_time = call.backward_time
         return {
             "id": call.number,
             "parent": None if call.parent is None else call.parent.number,
-            "name": shown_name(call),
+            "name": call.shown_name,
             "use": use,
             "kind": "operation" if is_pair else "layer",
             "type": _type(call),
