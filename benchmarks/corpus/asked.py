@@ -80,7 +80,7 @@ def checked(pair, mistake, inputs=None, **how):
 def verdict_of(report, may=()):
     """Of a report as a whole; ``may``: what a right pair may be called beside right."""
     verdicts = {row.verdict for row in report.rows}
-    failed = [tried for tried in report.regimes if tried.failed]
+    failed = [tried for tried in report.regimes if tried.fails]
     if WRONG in verdicts or report.problems or failed:
         return "wrong"
     return "right" if report.ok or verdicts <= set(may) else "cannot tell"
@@ -100,7 +100,7 @@ def of_pair(pair, mistake):
 
 def of_program(pair, mistake):
     report = checked(pair, mistake, explain=False)
-    said = [row.verdict for row in report.rows] + [str(tried) for tried in report.regimes if tried.failed]
+    said = [row.verdict for row in report.rows] + [str(tried) for tried in report.regimes if tried.fails]
     return {"verdict": verdict_of(report, () if mistake else pair.may), "said": ", ".join(said)}
 
 
@@ -136,7 +136,7 @@ def would_hide(report, size):
 def in_regimes(pair, mistake):
     """Whether a regime or size fails; those where the pair is known to be no derivative count apart."""
     tried = checked(pair, mistake, regimes="all", explain=False).regimes
-    failed = [one for one in tried if one.failed]
+    failed = [one for one in tried if one.fails]
     wrong = [str(one) for one in failed if one.regime not in pair.not_right]
     judged_at = [one for one in tried if one.verdict not in (NOT_TRIED, KINK)]
     return {
@@ -175,7 +175,7 @@ def by_derivation(pair, mistake):
     cause = derivations.judge(derivations.read(pair.text, pair.name)).cause
     named = cause and cause.line
     return {"verdict": FOUND[cause is not None], "line": cause is not None and named == pair.line(None),
-            "said": f"line {named}: {'; '.join(cause.sentences)}" if cause else ""}  # fmt: skip
+            "said": f"line {named}: {'; '.join(cause.details)}" if cause else ""}  # fmt: skip
 
 
 ASKED = {

@@ -79,13 +79,13 @@ def tried(formula, seeds=SEEDS):
 def _tried(formula, precision, seeds):
     with_sample = formula.tolerances(precision, sample=formula.draw)
     near = formula.tolerances(precision)
-    trials = [_Trial(precision, row) for row in with_sample.rows]
+    trials = [_Trial(precision, row) for row in with_sample.claims]
     for seed in range(1, seeds + 1):
         inputs = formula.inputs(seed, precision)
         dy = formula.upstream(formula.reference[0](*inputs)[0], seed, precision)
         claimed = {name: kernel(inputs, dy) for name, kernel in formula.kernels(precision).items()}
         for i, (trial, exact) in enumerate(zip(trials, by_pair(formula.reference, inputs, dy), strict=True)):
-            trial.add({name: values[i] for name, values in claimed.items()}, exact, near[trial.row.tensor])
+            trial.add({name: values[i] for name, values in claimed.items()}, exact, near[trial.row.name])
     return [trial.result(seeds) for trial in trials]
 
 
@@ -108,7 +108,7 @@ class _Trial:
     def result(self, seeds):
         row = self.row
         return {
-            "precision": self._precision, "tensor": row.name, "atol": row.atol, "rtol": row.rtol,
+            "precision": self._precision, "tensor": row.variable, "atol": row.atol, "rtol": row.rtol,
             "tests": seeds * len(self._used), "used": round(max(self._used.values()), 4), "failures": self._failures,
             "failures_without_sample": self._near, "predicted": row.shows, "measured": float(np.median(self._shown)),
         }  # fmt: skip

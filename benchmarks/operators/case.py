@@ -59,7 +59,7 @@ def _late(number, frame):
 
 def told(report):
     """The gravest verdict of a report, regimes too; a problem counts as WRONG."""
-    failing = [tried for tried in report.regimes if tried.failed]
+    failing = [tried for tried in report.regimes if tried.fails]
     problems = [each for each in report.problems if not each.startswith("forward is not finite")]
     found = {row.verdict for row in report.rows} | ({WRONG} if failing or problems else set())
     row = report.worst

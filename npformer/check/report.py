@@ -1,12 +1,16 @@
-"""The result of a check, as a readable table: a row per tensor of a gradient check, one per claim of ``certify``."""
+"""The result of a check: its verdicts, its rows, and the report that shows them as text, as JSON and in a notebook.
+
+A row is a gradient's, of ``gradcheck``; an input in a regime, or a size; or a claim: of ``certify``, of a line of a
+derivation, of the tolerance of a test, of a learner's exercise, of a kernel that is judged.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import textwrap
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from npformer.errors import GradientError
@@ -14,14 +18,42 @@ from npformer.io.notebook import Displayed
 from npformer.io.percent import finite
 from npformer.typing import Shape
 
+#: All verdicts. Where one is a word of a longer text, or of JSON that says so, it is in small letters.
 RIGHT, WRONG, KINK, UNCLEAR, NOTHING = "right", "WRONG", "KINK HERE", "CANNOT TELL", "PROVES NOTHING"
 PROBLEM = "PROBLEM"  # in a regime or at a size: backward fails where forward answers, or owes something else
 NOT_TRIED = "not tried"  # a regime or a size at which there is nothing to check
 HOLDS, FAILS, NOT_APPLICABLE = "holds", "DOES NOT HOLD", "does not apply"  # of claims
+NOT_YET, OWN = "not yet", "your own"  # of a derivation's lines: to be written; of a name that nothing is compared with
+NOT_BEGUN = "not begun"  # an exercise whose backward is still empty
+REFUSED = "REFUSED"  # a kernel in which there is nothing to judge
+
+
+class Judged:
+    """What has a verdict."""
+
+    verdict: str
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict in (RIGHT, HOLDS)
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is accused: what is in doubt neither fails nor is ok."""
+        return self.verdict in (WRONG, PROBLEM, FAILS)
+
+    @property
+    def applies(self) -> bool:
+        """Whether there was something to judge."""
+        return self.verdict not in (NOT_APPLICABLE, NOT_TRIED, OWN)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON; numbers that JSON cannot hold become None."""
+        return {key: finite(value) for key, value in vars(self).items()}
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Judged):
     """One tensor. Its errors are divided by scale, from one of the two rules of ``verdict.py``.
 
     The tensor's rule: max(max|n|, 1e-3·the largest gradient of the whole check), n being the witness. The entry's
@@ -47,15 +79,15 @@ class Row:
     region: str = ""  # the wrong region of a large tensor
 
     @property
-    def ok(self) -> bool:
-        return self.verdict == RIGHT
-
-    @property
     def ratio(self) -> float:
         """analytic / numeric at the worst index, which reveals a constant factor. NaN if both are almost 0."""
         if max(abs(self.analytic), abs(self.numeric)) <= 1e-10 * self.scale:
             return math.nan
         return self.analytic / self.numeric if self.numeric else math.copysign(math.inf, self.analytic)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON, with the ratio."""
+        return super().to_dict() | {"ratio": finite(self.ratio)}
 
     def _limits(self) -> str:
         """Notes on the row: the extent of an error, and what the verdict does not cover."""
@@ -115,7 +147,7 @@ def table_line(cells: tuple[str, ...], indent: int = 0, columns: int = 80) -> st
 
 
 @dataclass(frozen=True)
-class Tried:
+class Tried(Judged):
     """One input in one regime, or one size, and the verdict there."""
 
     regime: str
@@ -125,35 +157,24 @@ class Tried:
     scaled_error: float = math.nan
     note: str = ""
 
-    @property
-    def failed(self) -> bool:
-        """Whether a gradient is WRONG there, or there is a problem."""
-        return self.verdict in (WRONG, PROBLEM)
-
     def __str__(self) -> str:
         return f"{self.regime}, {self.where}" if self.where else self.regime
 
 
 @dataclass(frozen=True)
-class Claim:
-    """What one invariant says of a target."""
+class Claim(Judged):
+    """A thing with a name, what it is said to be, and the verdict on that."""
 
     name: str
     meaning: str  # in one line
-    verdict: str  # HOLDS, FAILS or NOT_APPLICABLE
-    reason: str = ""  # where it fails, and the numbers there, or the target's error; why it does not apply
+    verdict: str
+    reason: str = ""  # where it fails, and the numbers there, or an error; why it does not apply
+    details: Sequence[str] = ()  # lines below
+    line: int = 0  # of a file; 0 if it is of none
 
     @property
     def holds(self) -> bool:
-        return self.verdict == HOLDS
-
-    @property
-    def fails(self) -> bool:
-        return self.verdict == FAILS
-
-    @property
-    def applies(self) -> bool:
-        return self.verdict != NOT_APPLICABLE
+        return self.ok
 
     @property
     def notes(self) -> str:
@@ -179,8 +200,8 @@ class Report(Displayed):
     @property
     def ok(self) -> bool:
         """Whether every gradient is right, in every regime too, all claims that apply hold, and there is no problem."""
-        judged = [*(row.ok for row in self.rows), *(claim.holds for claim in self.claims if claim.applies)]
-        return bool(judged) and all(judged) and not self.problems and not any(tried.failed for tried in self.regimes)
+        judged = [one.ok for one in (*self.rows, *self.claims) if one.applies]
+        return bool(judged) and all(judged) and not self.problems and not any(tried.fails for tried in self.regimes)
 
     def __getitem__(self, name: str) -> Claim:
         """The claim of this name. Raises KeyError."""
@@ -203,13 +224,9 @@ class Report(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, for JSON; numbers that JSON cannot hold become None."""
-        rows = (asdict(row) | {"ratio": row.ratio} for row in self.rows)
-        tensors = [{name: finite(value) for name, value in row.items()} for row in rows]
-        remarks = {"problems": list(self.problems), "notes": list(self.notes)}
-        walked = [{key: finite(value) for key, value in asdict(tried).items()} for tried in self.regimes]
-        more = {"regimes": walked, "claims": [asdict(claim) for claim in self.claims]}
-        told = {"name": self.name, "ok": self.ok, "tensors": tensors} | remarks
-        return told | {key: value for key, value in more.items() if value}
+        rows = {"tensors": self.rows, "regimes": self.regimes, "claims": self.claims}
+        told = {key: [one.to_dict() for one in judged] for key, judged in rows.items() if judged or key == "tensors"}
+        return {"name": self.name, "ok": self.ok, "problems": self.problems, "notes": self.notes} | told
 
     def to_json(self) -> str:
         """``to_dict`` as JSON."""

@@ -65,7 +65,7 @@ def _told(
     report = replace(report, regimes=tuple(tried))
     if failing is None:
         return report
-    first = next(one for one in tried if one.failed)
+    first = next(one for one in tried if one.fails)
     why = check(failing.values, replace(how, options=failing.options, allow_length_one=True, in_regime=True))
     row = next((row for row in why.rows if row.verdict == WRONG), None)
     cause = f": {row.diagnosis}" if row is not None and row.diagnosis else ""
@@ -123,7 +123,7 @@ class Walk:
         tried, failing = [], None
         for regime, where, point in watched(points, "regimes", name=lambda one: f"{one[0]} {one[1]}"):
             tried.append(point if isinstance(point, Tried) else self._tried(regime, where, point))
-            if failing is None and tried[-1].failed and isinstance(point, NamedInputs):
+            if failing is None and tried[-1].fails and isinstance(point, NamedInputs):
                 failing = self._smaller(point, regime)
         return tried, failing
 
@@ -233,7 +233,7 @@ class Walk:
         def fails(other: NamedInputs) -> bool:
             nonlocal left
             left -= 1
-            return left >= 0 and self._tried(regime, "", other).failed
+            return left >= 0 and self._tried(regime, "", other).fails
 
         shorter = True
         while shorter and left > 0:

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from npformer.check.derivations import GRAMMAR, TEMPLATES, Judged, judge, read, template, to_dict
+from npformer.check.derivations import GRAMMAR, TEMPLATES, judge, read, template
 from npformer.cli.common import tell
 from npformer.data.textfile import read_text
 from npformer.errors import ConfigError
@@ -45,9 +45,13 @@ def run(args: argparse.Namespace) -> int:
         )
     judged = judge(read(read_text(args.file).text, visible(args.file)))
     if args.json:
-        print(json.dumps({"file": args.file, **to_dict(judged)}))
+        lines = [{"number": c.line, "name": c.name, "verdict": c.verdict, "problem": c.reason} for c in judged.claims]
+        cause = judged.cause
+        first = cause and {"line": cause.line, "name": cause.name, "sentences": cause.details}
+        told = {"ok": judged.ok, "lines": lines, "first_wrong": first, "not_derived": judged.left}
+        print(json.dumps({"file": args.file} | told))
     else:
-        tell(_report(judged))
+        tell(str(judged))
     return 0 if judged.ok else 1
 
 
@@ -57,17 +61,3 @@ def _template(args: argparse.Namespace) -> int:
     again = shell_words("npformer", "derive", path)
     print(json.dumps({"file": str(path)}) if args.json else f"{visible(path)} is written; fill it in, then: {again}")
     return 0
-
-
-def _report(judged: Judged) -> str:
-    width = max(len(line.name) for line in judged.lines)
-    rows = [f"  {line.verdict:<8}   {line.name:<{width}}   line {line.number}" for line in judged.lines]
-    if judged.cause:
-        rows += ["", f"The first wrong line is line {judged.cause.line}, {judged.cause.name}."]
-        rows += [f"  {sentence}" for sentence in judged.cause.sentences]
-    compared = sum(line.verdict == "right" for line in judged.lines)
-    if judged.ok:
-        rows += ["", f"all {compared} compared lines are right"]
-    if judged.left:
-        rows += [f"not derived: {', '.join(f'd{name}' for name in judged.left)}"]
-    return "\n".join(rows)

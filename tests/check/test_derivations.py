@@ -35,7 +35,7 @@ def test_no_right_one_is_accused(text):
 def test_the_first_wrong_line_is_named(text, wanted):
     found = judge(read(text)).cause
     assert found.line == wanted
-    assert found.sentences
+    assert found.details
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_first_wrong_line_is_named(text, wanted):
     ],
 )  # fmt: skip
 def test_what_a_line_lacks(lines, words):
-    assert words in "\n".join(cause(lines).sentences)
+    assert words in "\n".join(cause(lines).details)
 
 
 @pytest.mark.parametrize(
@@ -73,33 +73,33 @@ def test_what_a_line_lacks(lines, words):
 )
 def test_what_a_line_of_an_exercise_lacks(name, lines, words):
     """Lines that cannot be computed, too; masks of whole numbers; a factor that is forgotten in several places."""
-    assert words in "\n".join(cause(f"\n{lines}", TEMPLATES[name]).sentences)
+    assert words in "\n".join(cause(f"\n{lines}", TEMPLATES[name]).details)
 
 
 def test_a_forward_may_begin_in_the_first_line():
     found = cause("dx = 2 * dy", "x = np.ones((2, 3))\ny = x * x * x\n")
-    assert found.sentences[-1] == "line 3: `2 * dy` should be `2 * dy + dy`"
+    assert found.details[-1] == "line 3: `2 * dy` should be `2 * dy + dy`"
 
 
 def test_a_transposed_array_of_three_axes():
     found = cause("dw = x.T @ dy", "x: (B, T, C)\nw: (C, F)\ny = x @ w\n")
-    assert "dw is to be (C, F)" in found.sentences[0]
-    assert ".T turns all axes round, .mT the last two" in found.sentences[0]
+    assert "dw is to be (C, F)" in found.details[0]
+    assert ".T turns all axes round, .mT the last two" in found.details[0]
 
 
 def test_one_mistake_accuses_one_line():
     """Later lines get the measured gradient."""
-    lines = judge(read(NORM + "dmu = dy\ndx = dy / np.sqrt(var) + dmu / C")).lines
+    lines = judge(read(NORM + "dmu = dy\ndx = dy / np.sqrt(var) + dmu / C")).claims
     assert [line.verdict for line in lines] == ["WRONG", "WRONG"]  # dx lacks what goes through var
     forward = "x: (N, C)\nu = x * x\ny = np.exp(u)\n"
-    lines = judge(read(forward + "du = dy\ndx = 2 * x * du")).lines
+    lines = judge(read(forward + "du = dy\ndx = 2 * x * du")).claims
     assert [line.verdict for line in lines] == ["WRONG", "right"]
 
 
 def test_a_mistake_in_a_line_of_ones_own_is_named_there():
     found = cause("g = dy * (1 + a ** 2)\ndx = g\n", "x: (N, C)\na = np.tanh(x)\ny = a * 1\n")
     assert (found.line, found.name) == (4, "g")
-    assert found.sentences == ("line 4: `1 + a ** 2` should be `1 - a ** 2`",)
+    assert found.details == ("line 4: `1 + a ** 2` should be `1 - a ** 2`",)
 
 
 def test_a_right_line_of_ones_own_is_not_accused():
@@ -107,7 +107,7 @@ def test_a_right_line_of_ones_own_is_not_accused():
     forward = "x: (N, C)\nc = x * 2\ns = np.sqrt((c ** 2).sum(axis=1, keepdims=True))\ny = c / s * 3\n"
     lines = "g = dy * 3\nds = -(g * c).sum(axis=1, keepdims=True) / s\ndc = g / s + ds * c / s\ndx = 2 * dc"
     found = judge(read(forward + lines))
-    assert [line.verdict for line in found.lines] == ["your own", "WRONG", "right", "right"]
+    assert [line.verdict for line in found.claims] == ["your own", "WRONG", "right", "right"]
     assert (found.cause.line, found.cause.name) == (6, "ds")
 
 
@@ -117,9 +117,9 @@ def test_the_partial_derivative_and_the_total_one():
     found = cause("partial(y, x) = 3 * x / x", "x: (N, C)\nu = x * x\ny = x + u / x\n")
     assert found.name == "partial(y, x)"
     total = cause("partial(y, x) = 2 * x / x", "x: (N, C)\nu = x * 1\ny = x + u\n")
-    assert "this is the total derivative of y by x" in total.sentences[0]
+    assert "this is the total derivative of y by x" in total.details[0]
     assert judge(read(NORM + "dvar = (dy * partial(y, var)).sum(axis=1, keepdims=True)")).ok
-    (told,) = cause("partial(y, var) = -0.5 * (x - mu) / var").sentences
+    (told,) = cause("partial(y, var) = -0.5 * (x - mu) / var").details
     assert told == "y is line 4: its derivative by var, with every other name held"
 
 
@@ -128,13 +128,13 @@ def test_names_are_not_taken_for_others():
     forward = "x: (N, C)\nk = 3\ny = x * k\nz = y ** 2\n"
     assert judge(read(forward + "dy = 2 * y * dz\ndk = (dy * partial(y, k)).sum(axis=None)")).ok
     found = judge(read("q: (T, dk)\nk: (S, dk)\ny = q @ k.T / np.sqrt(dk)\ndq = dy @ k / np.sqrt(dk)"))
-    assert [line.verdict for line in found.lines] == ["right"]
+    assert [line.verdict for line in found.claims] == ["right"]
     assert judge(read(f"{TEMPLATES['dropout']}\ndx = dy * keep * scale")).left == ()
 
 
 @pytest.mark.parametrize("lines", ["x: (N, C)\ny = np.maximum(x, 0)\ndx = dy * x", "x: (3, 4)\ny = x * 3\ndx = 9 * dy"])
 def test_what_fits_the_drawn_sizes_alone_is_not_told(lines):
-    assert "` should be" not in "\n".join(judge(read(lines)).cause.sentences)
+    assert "` should be" not in "\n".join(judge(read(lines)).cause.details)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_forward_that_cannot_run():
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_every_template_runs(name):
-    lines = judge(read(template(name))).lines
+    lines = judge(read(template(name))).claims
     assert {line.verdict for line in lines} == {"not yet"}
 
 

@@ -49,9 +49,9 @@ def test_one_product_that_is_stored_is_one_rounding():
 
 def test_what_is_not_rounded_has_no_tolerance():
     pair = (lambda x: (np.maximum(x, 0), x > 0), lambda dy, above: np.where(above, dy, 0))
-    for row in npf.tolerance(pair, X, precision="float16").rows:
+    for row in npf.tolerance(pair, X, precision="float16").claims:
         assert (row.atol, row.rtol, row.shows) == (0, 0, 0)
-        assert "an error of any size shows" in row.sight()
+        assert "an error of any size shows" in row.reason
 
 
 def test_the_margin_is_gumbel_s():
@@ -90,10 +90,10 @@ def test_the_lines_let_a_right_kernel_pass_and_no_wrong_one(pair, inputs, term):
     assert term in found["x"].seen
     assert found.ok
     values, exact = in_bfloat16(pair, inputs, normal(*X.shape, seed=4))
-    names = [row.name for row in found.rows]
+    names = [row.variable for row in found.claims]
     here = dict(zip(names, values, strict=True)) | {f"exact_{k}": v for k, v in zip(names, exact, strict=True)}
     lines = [line for line in str(found).splitlines() if line.startswith("numpy.")]
-    assert len(lines) == len(found.rows)
+    assert len(lines) == len(found.claims)
     for line in lines:
         exec(line, {"numpy": np} | here)
     with pytest.raises(AssertionError):
@@ -116,9 +116,9 @@ def test_what_somebody_s_tolerance_lets_pass():
     tight, loose = (npf.tolerance(LAYER_NORM, *NORMED, precision="float32", atol=a, rtol=a) for a in (1e-5, 0.8))
     assert "- along_one" in tight["x"].seen
     assert "- along_one" in loose["x"].hidden
-    assert "the loss of" in loose["x"].sight()
+    assert "the loss of" in loose["x"].reason
     assert not loose.ok
-    assert loose.check(1e-5, 1e-5).rows == tight.rows
+    assert loose.check(1e-5, 1e-5).claims == tight.claims
 
 
 def test_a_tolerance_that_is_too_tight_is_told():
@@ -133,8 +133,8 @@ def test_a_forward_alone_and_another_library_give_about_the_same():
     references = (SOFTMAX, lambda x: SOFTMAX[0](x)[0], npf.from_torch(lambda x: torch.softmax(x, -1)))
     pair, alone, foreign = (npf.tolerance(reference, X[:2, :8], precision="bfloat16") for reference in references)
     for found in (alone, foreign):
-        for row, right in zip(found.rows, pair.rows, strict=True):
-            assert row.name == right.name
+        for row, right in zip(found.claims, pair.claims, strict=True):
+            assert row.variable == right.variable
             assert right.shows / 2.5 < row.shows < 2.5 * right.shows
     assert foreign.notes == ("the reference computes outside of NumPy: what it errs in float32 stands for its noise",)
 
@@ -156,9 +156,9 @@ def test_sample_and_parameters_and_names():
     near, far = (npf.tolerance(SOFTMAX, X, sample=s) for s in (None, lambda rng: (8 * rng.normal(size=(6, 24)),)))
     assert far["x"].atol > 2 * near["x"].atol
     layer = npf.layers.LayerNorm(24, backend=npf.get_backend("numpy", dtype="float64", kernels="plain"))
-    assert [row.name for row in npf.tolerance(layer, X).rows] == ["y", "dx", "dgamma", "dbeta"]
+    assert [row.variable for row in npf.tolerance(layer, X).claims] == ["y", "dx", "dgamma", "dbeta"]
     two = (lambda x: ((x[:3] * 1.1, x[3:] * 1.1), None), lambda dy, _: np.concatenate([dy[0], dy[1]]) * 1.1)
-    assert [row.name for row in npf.tolerance(two, X, names=["a['b']"]).rows] == ["y0", "y1", "da_b"]
+    assert [row.variable for row in npf.tolerance(two, X, names=["a['b']"]).claims] == ["y0", "y1", "da_b"]
 
 
 @pytest.mark.parametrize(

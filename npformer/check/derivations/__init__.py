@@ -4,8 +4,8 @@
 ``templates`` holds forwards to begin with.
 """
 
-from npformer.check.derivations.derivation_check import Judged, JudgedLine, judge, to_dict
+from npformer.check.derivations.derivation_check import JudgedDerivation, judge
 from npformer.check.derivations.grammar import GRAMMAR, Derivation, read
 from npformer.check.derivations.templates import TEMPLATES, template
 
-__all__ = ["GRAMMAR", "TEMPLATES", "Derivation", "Judged", "JudgedLine", "judge", "read", "template", "to_dict"]
+__all__ = ["GRAMMAR", "TEMPLATES", "Derivation", "JudgedDerivation", "judge", "read", "template"]

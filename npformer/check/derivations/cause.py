@@ -24,7 +24,7 @@ from npformer.check.causes.trial import Trial
 from npformer.check.derivations.grammar import Derivation, DerivationLine
 from npformer.check.derivations.point import DerivationPoint, aligned
 from npformer.check.measures import NEGLIGIBLE, max_abs
-from npformer.check.report import WRONG
+from npformer.check.report import RIGHT, WRONG
 from npformer.typing import HostArray, HostArrays
 
 #: Relative: numbers this near are the same.
@@ -40,18 +40,13 @@ class LineAtPoint(NamedTuple):
     failed: str
 
 
-class WrongLine(NamedTuple):
-    """The first wrong line, and what is known of its mistake."""
-
-    line: int
-    name: str
-    sentences: tuple[str, ...]
-
-
 def cause_of(
     derivation: Derivation, at: int, claims: Sequence[LineAtPoint], known: Sequence[Mapping[str, Any]], problem: str
-) -> WrongLine:
-    """Explain the wrong line at an index of the backward; known: what it may use, at each point."""
+) -> tuple[int, tuple[str, ...]]:
+    """The number of the line to blame for a wrong one, which is that at an index of the backward, and sentences.
+
+    known: what the line may use, at each point.
+    """
     line = derivation.backward[at]
     told, number = [f"{line.name}: {problem}"] if problem else [], line.number
     if line.of and not any(claim.failed for claim in claims):
@@ -60,9 +55,7 @@ def cause_of(
     if is_one_change and (place := _repair(derivation, at, known, claims)):
         number = number if told and not problem else int(place.partition(":")[0].removeprefix("line "))
         told.append(place)
-    told = told or [_throughout(line, known, claims) or _sum_of(derivation, line.of)]
-    name = next(each.name for each in derivation.backward if each.number == number)
-    return WrongLine(number, name, tuple(told))
+    return number, tuple(told or [_throughout(line, known, claims) or _sum_of(derivation, line.of)])
 
 
 def _throughout(line: DerivationLine, known: Sequence[Mapping[str, Any]], claims: Sequence[LineAtPoint]) -> str:
@@ -204,7 +197,7 @@ def _change(
     def verdicts(here: Any) -> Mapping[str, str]:
         found, truth = run(here.number)[name], truths[here.number][name]
         size = max(max_abs(truth), NEGLIGIBLE * claims[here.number].point.largest)
-        return {name: "right" if found.shape == truth.shape and max_abs(found - truth) <= ALIKE * size else WRONG}
+        return {name: RIGHT if found.shape == truth.shape and max_abs(found - truth) <= ALIKE * size else WRONG}
 
     heres: Any = [SimpleNamespace(number=i, tensors=truth, symmetric=lambda g: g) for i, truth in enumerate(truths)]
     around = SearchTarget(heres[0], (), truths[:1], {}, {name}, lambda: heres[1:], verdicts)

@@ -8,55 +8,60 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from npformer.check.derivations.cause import LineAtPoint, WrongLine, cause_of
+from npformer.check.derivations.cause import LineAtPoint, cause_of
 from npformer.check.derivations.grammar import Derivation, DerivationLine
 from npformer.check.derivations.point import DerivationPoint, aligned, points_of
 from npformer.check.measures import NEGLIGIBLE, max_abs
+from npformer.check.report import NOT_YET, OWN, RIGHT, WRONG, Claim, Report
 from npformer.errors import DataError
 
-RIGHT, WRONG, BLANK, OWN = "right", "WRONG", "not yet", "your own"
 #: Relative to the largest entry: a gradient this near to the measured one is right.
 TOLERANCE = 1e-7
 
 
-class JudgedLine(NamedTuple):
-    """A line of the backward, and what it is."""
+@dataclass(frozen=True, repr=False)
+class JudgedDerivation(Report):
+    """A claim for each line of the backward, whose reason is a wrong shape, or why it cannot be computed."""
 
-    number: int
-    name: str
-    verdict: str
-    problem: str = ""  # of a wrong line: its shape, or why it cannot be computed
-
-
-class Judged(NamedTuple):
-    """The lines; the first wrong one, with its cause; inputs whose gradient nobody derived."""
-
-    lines: tuple[JudgedLine, ...]
-    cause: WrongLine | None
-    left: tuple[str, ...]
+    left: tuple[str, ...] = ()  # inputs whose gradient nobody derived
 
     @property
-    def ok(self) -> bool:
-        """Whether no line is wrong, and none is still to be written."""
-        return not any(line.verdict in (WRONG, BLANK) for line in self.lines)
+    def cause(self) -> Claim | None:
+        """The first wrong line; its details say what it lacks."""
+        return next((claim for claim in self.claims if claim.details), None)
+
+    def lines(self, columns: int = 80) -> list[str]:
+        """The lines with their verdicts, and what the first wrong one lacks."""
+        width = max(len(claim.name) for claim in self.claims)
+        lines = [f"  {claim.verdict:<8}   {claim.name:<{width}}   line {claim.line}" for claim in self.claims]
+        return [*lines, *[""] * (self.ok or self.cause is not None), *self.remarks()]
+
+    def remarks(self) -> list[str]:
+        """What the first wrong line lacks; or that all are right; and what nobody derived."""
+        told = [f"all {sum(claim.ok for claim in self.claims)} compared lines are right"] * self.ok
+        if self.cause:
+            told = [f"The first wrong line is line {self.cause.line}, {self.cause.name}."]
+            told += [f"  {sentence}" for sentence in self.cause.details]
+        return told + [f"not derived: {', '.join(f'd{name}' for name in self.left)}"] * bool(self.left)
 
 
-def judge(derivation: Derivation) -> Judged:
+def judge(derivation: Derivation) -> JudgedDerivation:
     """Judge every line. Raises DataError if the forward cannot be computed."""
     points = points_of(derivation)
     known = [{**point.values, f"d{derivation.output}": point.upstream} for point in points]
-    lines, cause = list[JudgedLine](), None
+    judged, accused, told = list[Claim](), 0, tuple[str, ...]()
     for at, line in enumerate(derivation.backward):
         last = not any(later.name == line.name for later in derivation.backward[at + 1 :])
         claims = [_claim(point, line, values) for point, values in zip(points, known, strict=True)]
         verdict, problem = _verdict(line if last else line._replace(of=None), claims)
-        lines.append(JudgedLine(line.number, line.name, verdict, problem))
-        if verdict == WRONG and cause is None:
-            cause = cause_of(derivation, at, claims, known, problem)
+        judged.append(Claim(line.name, f"what line {line.number} says", verdict, problem, line=line.number))
+        if verdict == WRONG and not accused:
+            accused, told = cause_of(derivation, at, claims, known, problem)
         for values, claim in zip(known, claims, strict=True):
             is_measured = claim.claimed is None or (line.of and last)
             if not isinstance(line.of, tuple) and (value := claim.truth if is_measured else claim.claimed) is not None:
@@ -67,7 +72,8 @@ def judge(derivation: Derivation) -> Judged:
         for each in derivation.inputs
         if each.kind != "whole" and each.shape and f"d{each.name}" not in derived
     ]
-    return Judged(tuple(lines), cause, tuple(left))
+    lines = [replace(claim, details=told) if claim.line == accused else claim for claim in judged]
+    return JudgedDerivation(derivation.path, claims=tuple(lines), left=tuple(left))
 
 
 def _claim(point: DerivationPoint, line: DerivationLine, values: Mapping[str, Any]) -> LineAtPoint:
@@ -89,7 +95,7 @@ def _claim(point: DerivationPoint, line: DerivationLine, values: Mapping[str, An
 
 def _verdict(line: DerivationLine, claims: Sequence[LineAtPoint]) -> tuple[str, str]:
     if line.is_blank:
-        return BLANK, ""
+        return NOT_YET, ""
     for point, claimed, truth, failed in claims:
         if failed:
             return WRONG, failed
@@ -106,13 +112,3 @@ def _verdict(line: DerivationLine, claims: Sequence[LineAtPoint]) -> tuple[str, 
         if not max_abs(claimed - truth) <= TOLERANCE * max(max_abs(truth), NEGLIGIBLE * point.largest):
             return WRONG, ""
     return RIGHT if line.of else OWN, ""
-
-
-def to_dict(judged: Judged) -> Mapping[str, Any]:
-    """For JSON."""
-    return {
-        "ok": judged.ok,
-        "lines": [line._asdict() for line in judged.lines],
-        "first_wrong": judged.cause and judged.cause._asdict(),
-        "not_derived": judged.left,
-    }

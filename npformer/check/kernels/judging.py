@@ -91,7 +91,7 @@ def _judged(task: KernelTask, start: partial[KernelProcess], reports: list[Repor
             walked = check(regimes=of.regimes, sizes=of.sizes)
             tried = [_seen(t) for t in walked.regimes]
             reports.append(replace(walked, regimes=tuple(tried)))
-            wrongs = [t for t in tried if t.failed]
+            wrongs = [t for t in tried if t.fails]
             causes += [f"{t.verdict} in {t}: " + f"{OF}{t.tensor}: " * bool(t.tensor) + t.note for t in wrongs[:1]]
             causes += [note for note in walked.notes if wrongs and note.startswith("the smallest input")]
         causes += kernel.faults

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,12 +29,13 @@ import numpy as np
 from npformer.check.inputs import is_float, parameter_names
 from npformer.check.measures import max_abs
 from npformer.check.prepared import Constants, prepared
+from npformer.check.report import FAILS, HOLDS, Claim, Report
 from npformer.check.rounding.formats import FORMATS, STORED, Format, format_named, rounded
 from npformer.check.rounding.reference import Reference, moved
 from npformer.check.rounding.stochastic import Level, Rounding
 from npformer.check.subject import Upstream, name_of
 from npformer.errors import ConfigError
-from npformer.io.percent import finite, percent
+from npformer.io.percent import percent
 from npformer.typing import HostArray, HostArrays, Shape
 
 #: By this law a right kernel exceeds its tolerance once in so many tests of a tensor.
@@ -54,11 +55,10 @@ class DrawnErrors(NamedTuple):
     stored: Format
 
 
-@dataclass(frozen=True)
-class Allowed:
-    """One tensor, an output or the gradient of an input: a tolerance, and what it lets see."""
+@dataclass(frozen=True, kw_only=True)
+class Allowed(Claim):
+    """Of one tensor, "output 0" or the input of whose gradient it is: a tolerance, and what it lets see."""
 
-    tensor: str  # "output 0", or the input of whose gradient it is
     shape: Shape
     atol: float
     rtol: float
@@ -68,28 +68,20 @@ class Allowed:
     failing: float  # the share of draws in which rounding alone exceeds it
 
     @property
-    def name(self) -> str:
-        """As a variable: y, or dx for the gradient of x."""
-        if self.tensor == "the output" or self.tensor.startswith("output "):
-            return "y" + self.tensor.partition(" ")[2].removeprefix("output")
-        return "d" + re.sub(r"\W+", "_", self.tensor).strip("_")
+    def variable(self) -> str:
+        """Its name in a test: y, or dx for the gradient of x."""
+        if self.name == "the output" or self.name.startswith("output "):
+            return "y" + self.name.partition(" ")[2].removeprefix("output")
+        return "d" + re.sub(r"\W+", "_", self.name).strip("_")
 
     def assertion(self, function: str, more: str = "") -> str:
         """The line to paste into a test."""
-        return f"{function}({self.name}, exact_{self.name}, rtol={self.rtol:.2g}, atol={self.atol:.2g}{more})"
-
-    def sight(self) -> str:
-        """What it lets see, in a line."""
-        of = f"of {self.shows:.1e} shows" if self.shows else "of any size shows"
-        parts = [f"an error {of}" if np.isfinite(self.shows) else "no error shows: it is 0"]
-        parts += [f"so does the loss of {_quoted(self.seen)}"] if self.seen else []
-        parts += [f"the loss of {_quoted(self.hidden)} PASSES"] if self.hidden else []
-        parts += [f"TOO TIGHT: rounding alone exceeds it in {percent(self.failing, 0)} of draws"] * (self.failing > 0)
-        return f"{self.name}: {'; '.join(parts)}"
+        y = self.variable
+        return f"{function}({y}, exact_{y}, rtol={self.rtol:.2g}, atol={self.atol:.2g}{more})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for JSON; numbers that JSON cannot hold become None."""
-        return {name: finite(value) for name, value in asdict(self).items()} | {"variable": self.name}
+        """Everything, for JSON, with both names."""
+        return super().to_dict() | {"tensor": self.name, "variable": self.variable}
 
 
 def justified(drawn: DrawnErrors) -> tuple[float, float]:
@@ -119,7 +111,16 @@ def allowed(tensor: str, drawn: DrawnErrors, atol: float, rtol: float) -> Allowe
     seen = {text: bool(np.any(np.abs(lost) > limit[0])) for text, lost in drawn.terms.items() if np.any(lost)}
     failing = float(np.mean(np.any(np.abs(drawn.errors) > limit, axis=1)))
     shown, hidden = (tuple(text for text, is_seen in seen.items() if is_seen is wanted) for wanted in (True, False))
-    return Allowed(tensor, drawn.shape, atol, rtol, shows, shown, hidden, failing)
+    of = f"of {shows:.1e} shows" if shows else "of any size shows"
+    parts = [f"an error {of}" if np.isfinite(shows) else "no error shows: it is 0"]
+    parts += [f"so does the loss of {_quoted(shown)}"] if shown else []
+    parts += [f"the loss of {_quoted(hidden)} PASSES"] if hidden else []
+    parts += [f"TOO TIGHT: rounding alone exceeds it in {percent(failing, 0)} of draws"] * (failing > 0)
+    verdict = FAILS if failing or hidden else HOLDS
+    return Allowed(
+        tensor, "no right kernel fails, and no loss of a term passes", verdict, "; ".join(parts),
+        shape=drawn.shape, atol=atol, rtol=rtol, shows=shows, seen=shown, hidden=hidden, failing=failing,
+    )  # fmt: skip
 
 
 def _up(x: float) -> float:
@@ -146,43 +147,34 @@ NEAR = 2.0**-8
 
 
 @dataclass(frozen=True, repr=False)
-class Tolerances:
+class Tolerances(Report):
     """The tolerance of each output and gradient; ``str()`` has lines to paste, ``check(atol, rtol)`` tries others."""
 
-    name: str
-    precision: str
-    rows: tuple[Allowed, ...]
-    notes: tuple[str, ...] = ()
+    claims: tuple[Allowed, ...] = ()
+    precision: str = "float32"
     drawn: dict[str, DrawnErrors] = field(default_factory=dict, compare=False)
-
-    def __getitem__(self, tensor: str) -> Allowed:
-        return next(row for row in self.rows if row.tensor == tensor)
-
-    @property
-    def ok(self) -> bool:
-        """Whether no right kernel fails, and no loss of a term of the reference's backward passes."""
-        return not any(row.failing or row.hidden for row in self.rows)
 
     def check(self, atol: float = 0.0, rtol: float = 0.0) -> Tolerances:
         """What this tolerance lets see of each tensor, and whether rounding alone exceeds it."""
         if not (atol >= 0 and rtol >= 0 and np.isfinite(atol + rtol)):
             raise ConfigError(f"atol, rtol: expected two finite numbers >= 0, got {atol} and {rtol}")
-        rows = tuple(allowed(tensor, drawn, atol, rtol) for tensor, drawn in self.drawn.items())
-        return Tolerances(self.name, self.precision, rows, self.notes, self.drawn)
+        return replace(self, claims=tuple(allowed(name, drawn, atol, rtol) for name, drawn in self.drawn.items()))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
-        rows = [row.to_dict() for row in self.rows]
-        return {"name": self.name, "precision": self.precision, "ok": self.ok, "rows": rows, "notes": list(self.notes)}
+        """Everything, for JSON; its claims are rows."""
+        told = super().to_dict()
+        return {"precision": self.precision, "rows": told.pop("claims"), **told}
 
-    def __str__(self) -> str:
-        numpy = [row.assertion("numpy.testing.assert_allclose") for row in self.rows]
-        torch = [row.assertion("torch.testing.assert_close", ", check_dtype=False") for row in self.rows]
+    def lines(self, columns: int = 80) -> list[str]:
+        """Lines to paste, however long, and what they let see."""
         head = f"# {self.name} in {self.precision}; exact_…: the reference in float64 at the same numbers"
-        remarks = [*(f"# {row.sight()}" for row in self.rows), *(f"# note: {note}" for note in self.notes)]
-        return "\n".join([head, *numpy, *torch, *remarks])
+        sights = [f"# {row.variable}: {row.reason}" for row in self.claims]
+        return [head, *self.remarks(), *sights, *(f"# note: {note}" for note in self.notes)]
 
-    __repr__ = __str__
+    def remarks(self) -> list[str]:
+        """The lines to paste."""
+        numpy = [row.assertion("numpy.testing.assert_allclose") for row in self.claims]
+        return numpy + [row.assertion("torch.testing.assert_close", ", check_dtype=False") for row in self.claims]
 
 
 def tolerance(
@@ -216,8 +208,9 @@ def tolerance(
     points = _Points(reference, stored, sums, names, constant, options, seed, len(inputs))
     at = None if sample is None else (lambda i: sample(np.random.default_rng([seed, 51, i])))
     drawn = points.drawn(inputs, at)
-    rows = tuple(allowed(tensor, one, *justified(one)) for tensor, one in drawn.items())
-    found = Tolerances(name_of(reference), precision, rows, tuple(sorted(points.notes - {""})), drawn)
+    claims = tuple(allowed(tensor, one, *justified(one)) for tensor, one in drawn.items())
+    notes = tuple(sorted(points.notes - {""}))
+    found = Tolerances(name_of(reference), notes=notes, claims=claims, precision=precision, drawn=drawn)
     return found if atol is None and rtol is None else found.check(atol or 0.0, rtol or 0.0)
 
 
