@@ -7,13 +7,13 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from npformer.check.report import NOT_BEGUN
 from npformer.cli.common import note, tell
 from npformer.errors import ConfigError
 from npformer.io.printable import shell_words, visible
 from npformer.io.progress_bar import Bar
 from npformer.io.seconds import now, since
 from npformer.lab.grader import EXERCISES, Grade, Limits, find, grade_file, progress, report, templates
-from npformer.lab.grader.grade import NOT_BEGUN
 from npformer.lab.grader.source import exercises_in, read_source
 
 SUMMARY = "Grade your own forward and backward of an operation or layer."
@@ -147,6 +147,6 @@ def _text(grade: Grade, args: argparse.Namespace) -> str:
 
 def _record(grades: list[Grade], hint: int) -> None:
     reached = progress.load(Path())
-    for grade in (grade for grade in grades if grade.status != NOT_BEGUN):
+    for grade in (grade for grade in grades if grade.verdict != NOT_BEGUN):
         reached.record(grade.exercise.name, grade.ok, hint if grade.faults else 0)
     note(reached.save())

@@ -29,7 +29,7 @@ def test_what_cannot_be_graded_is_refused_with_a_reason(tmp_path, text, words):
 @each(("text", "words"), FILES["faulty"])
 def test_what_goes_wrong_is_told(tmp_path, text, words):
     found = graded(tmp_path, text)
-    assert found.status == "wrong"
+    assert found.verdict == "WRONG"
     assert max(map(len, report.report(found, 1, "npformer grade mine.py").splitlines())) <= 80
     for word in words:
         assert word in said(found)
@@ -48,7 +48,7 @@ def test_what_goes_wrong_is_told(tmp_path, text, words):
     ids=["an exception", "two gradients"],
 )  # fmt: skip
 def test_an_input_on_which_a_gradient_is_wrong_is_not_said_to_be_right(tmp_path, body, words, gradient):
-    found = {f.name: f.text for f in graded(tmp_path, pair_source(find("softmax"), body), "softmax").findings}
+    found = {f.name: f.reason for f in graded(tmp_path, pair_source(find("softmax"), body), "softmax").findings}
     assert words in found["backward"]
     assert found["dx"].startswith(gradient)
 

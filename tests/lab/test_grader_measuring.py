@@ -30,7 +30,7 @@ def softmax_forward(x, visible=None):
 def test_what_is_measured_is_refused_and_its_sign_told(tmp_path, text, sign):
     found = graded(tmp_path, text)
     assert not found.ok
-    (told,) = [f.text for f in found.findings if f.name == "backward"]
+    (told,) = [f.reason for f in found.findings if f.name == "backward"]
     assert sign in told
     assert "derived here, not measured" in told
     assert "dx is not right" not in report.verdict(found)

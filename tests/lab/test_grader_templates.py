@@ -39,7 +39,7 @@ def test_an_untouched_template_is_not_begun(tmp_path):
     path = tmp_path / "softmax.py"
     templates.write_new(path, templates.template(EXERCISES[3]))
     (found,) = grade_file(path)
-    assert found.status == "not begun"
+    assert found.verdict == "not begun"
     assert [f.name for f in found.findings if f.ok] == ["forward", "inputs"]
 
 

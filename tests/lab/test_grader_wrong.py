@@ -53,7 +53,7 @@ def answer(folder, name, body):
 )
 def test_a_typical_mistake_is_seen_and_named(in_process, tmp_path, name, body, about, cause):
     found = answer(tmp_path, name, body)
-    assert found.status == "wrong"
+    assert found.verdict == "WRONG"
     fault, *others = found.faults
     assert not others or cause == "ValueError", "what other cases say beside an exception"
     assert ("".join(fault.gradients[-1:]), fault.cause) == (about, cause)

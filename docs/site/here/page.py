@@ -30,8 +30,9 @@ PACKAGE = HERE.parents[2] / "npformer"
 #: The package's files that run in the page, and which of their names where not all.
 FILES: dict[str, tuple[str, ...]] = {
     "check/measures": ("max_abs", "largest", "scale_of", "worst_at"),
+    "check/report": ("RIGHT", "WRONG", "NOT_BEGUN", "Judged", "Claim"),
     "check/causes/patterns": ("Clues", "by_pattern", "names_of"),
-    "io/percent": ("percent",), "lab/grader/tree": (),
+    "io/percent": ("percent", "finite"), "lab/grader/tree": (),
     "lab/grader/source": ("LearnerFile", "BANNED", "refusal"),
     "lab/grader/grading": (), "lab/grader/diagnosis": (),
     "lab/grader/grade": ("grade_exercise",),

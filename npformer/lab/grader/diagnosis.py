@@ -17,9 +17,10 @@ import numpy as np
 from npformer.check.causes.mutants import Mutant, mutants
 from npformer.check.causes.patterns import NUMBERS, Clues, by_pattern, names_of
 from npformer.check.measures import max_abs
+from npformer.check.report import Claim
 from npformer.io.child.values import as_tuple
 from npformer.lab.grader.exercises import HINTS, Exercise, ExerciseCase
-from npformer.lab.grader.grading import LATE, ComparedTensor, Finding, Result
+from npformer.lab.grader.grading import LATE, ComparedTensor, Result
 from npformer.lab.grader.parts import FUNCTIONS
 from npformer.lab.grader.source import LearnerFile
 from npformer.lab.grader.tree import named
@@ -246,7 +247,7 @@ def _agree(x: Any, y: Any) -> bool:
 
 
 def faults_of(
-    exercise: Exercise, source: LearnerFile, outcomes: Sequence[Result], findings: Sequence[Finding]
+    exercise: Exercise, source: LearnerFile, outcomes: Sequence[Result], findings: Sequence[Claim]
 ) -> Iterator[Fault]:
     """The faults: an exception, the forward, the order, the gradients from the output on, and conduct."""
     wrong = [finding.name for finding in findings if not finding.ok]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from npformer.check.report import NOT_BEGUN, RIGHT, WRONG, Claim, Judged
 from npformer.errors import DataError
 from npformer.io.child_process import Limits
 from npformer.lab.grader.diagnosis import Fault, faults_of
@@ -14,7 +15,6 @@ from npformer.lab.grader.exercises import Exercise, cases_of
 from npformer.lab.grader.grading import (
     BLANK,
     LATE,
-    Finding,
     Result,
     against_own_forward,
     backward_findings,
@@ -25,26 +25,21 @@ from npformer.lab.grader.line_by_line import ComparedLines, lines_of
 from npformer.lab.grader.runner import LearnerRun, run
 from npformer.lab.grader.source import LearnerFile, exercises_in, read_source, refusal
 
-RIGHT, WRONG, NOT_BEGUN = "right", "wrong", "not begun"
 ORACLE_CASES = 2  # number of cases on which the derivative of a learner's own forward is measured
 MEASURABLE = {"", "precision", "numbers"}  # outputs of the right shapes, with finite numbers
 
 
 @dataclass(frozen=True)
-class Grade:
+class Grade(Judged):
     """The verdict on one exercise, with its findings and the faults that explain them."""
 
     exercise: Exercise
-    status: str  # RIGHT, WRONG or NOT_BEGUN
-    findings: Sequence[Finding]
+    verdict: str  # RIGHT, WRONG or NOT_BEGUN
+    findings: Sequence[Claim]
     faults: Sequence[Fault] = ()  # why it is not right, the first thing to see to first
     lines: ComparedLines | None = None  # of a wrong backward whose forward is the template's: the first wrong line
     printed: str = ""
     warnings: Sequence[dict[str, Any]] = ()
-
-    @property
-    def ok(self) -> bool:
-        return self.status == RIGHT
 
 
 def grade_file(path: Path, forced: str | None = None, limits: Limits | None = None) -> Iterator[Grade]:
@@ -71,14 +66,14 @@ def grade_exercise(exercise: Exercise, source: LearnerFile, beside: Sequence[Exe
     findings += [*conduct_findings(exercise, outcomes), *stopped]
     wrong = {finding.name.partition(".")[0] for finding in findings if not finding.ok}
     faults: list[Fault] = []
-    status, lines = RIGHT if findings and not wrong else WRONG, None
+    verdict, lines = RIGHT if findings and not wrong else WRONG, None
     if outcomes and all(outcome.failure.get("type") == BLANK for outcome in outcomes) and not stopped:
-        status = NOT_BEGUN
-    elif status == WRONG:
+        verdict = NOT_BEGUN
+    elif verdict == WRONG:
         faults = list(faults_of(exercise, source, outcomes, findings))
         lines = lines_of(exercise, source, outcomes[0]) if wrong and wrong <= set(exercise.gradients) else None
     warned = [] if happened.ended else happened.warnings
-    return Grade(exercise, status, findings, faults, lines, happened.printed, warned)
+    return Grade(exercise, verdict, findings, faults, lines, happened.printed, warned)
 
 
 def _expect_runs(exercise: Exercise, source: LearnerFile, happened: LearnerRun, limits: Limits) -> None:
@@ -108,19 +103,19 @@ def _why_not_loaded(source: LearnerFile, happened: LearnerRun, limits: Limits) -
     return f"its process ended with {happened.ended.code}; it printed: {happened.printed.strip()[-300:]!r}"
 
 
-def _stopped(exercise: Exercise, source: LearnerFile, happened: LearnerRun, limits: Limits) -> Iterator[Finding]:
+def _stopped(exercise: Exercise, source: LearnerFile, happened: LearnerRun, limits: Limits) -> Iterator[Claim]:
     """The finding that the run did not finish."""
     step = "it" if happened.step == "load" else f"{exercise.name}_{happened.step}"
     late = [result.failure for result in happened.results if result.failure.get("type") == LATE]
     slow = f"{step} did not come back within {limits.seconds:g} s"
     if late:
         at = source.at(late[0]["line"])
-        yield Finding("time", False, f"{slow}: is there a loop without an end?", [at] if at else [])
+        yield Claim("time", "right", WRONG, f"{slow}: is there a loop without an end?", [at] if at else [])
     elif happened.ended and happened.ended.is_late:
-        yield Finding("time", False, f"{slow} and had to be stopped")
+        yield Claim("time", "right", WRONG, f"{slow} and had to be stopped")
     elif happened.ended:
         text = f"{step} ended the whole process ({happened.ended.code}): out of memory, or os._exit?"
-        yield Finding("process", False, text)
+        yield Claim("process", "right", WRONG, text)
 
 
 def _measure_own_forward(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.measures import largest, max_abs, scale_of, worst_at
+from npformer.check.report import RIGHT, WRONG, Claim
 from npformer.io.child.values import as_tuple, kind
 from npformer.io.percent import percent
 from npformer.io.terminal import counted
@@ -137,24 +138,14 @@ def against_own_forward(outcome: Result, slopes: HostArrays) -> None:
     outcome.gradients = {name: compare(came[name].claimed, slopes[name], most, MEASURED_TOLERANCE) for name in came}
 
 
-class Finding(NamedTuple):
-    """One line of the report, and indented lines below it."""
-
-    name: str  # "forward", a gradient, …
-    ok: bool
-    text: str
-    details: Sequence[str] = ()
-    lacks: str = "is not right"  # the verdict's words, if the finding does not hold
-
-
-def forward_findings(exercise: Exercise, source: LearnerFile, outcomes: Sequence[Result]) -> Iterator[Finding]:
+def forward_findings(exercise: Exercise, source: LearnerFile, outcomes: Sequence[Result]) -> Iterator[Claim]:
     """Whether the forward computes the exercise's function."""
     complaints = [t.complaint for t in outcomes if t.complaint and not t.outputs]
     failed = [t for t in outcomes if t.failure.get("step") == "forward" and t.failure["type"] != LATE]
     done = [t for t in outcomes if t.outputs]
     bad = [t for t in done if any(c.problem for c in t.outputs.values())]
     if complaints:
-        yield Finding("forward", False, complaints[0])
+        yield Claim("forward", "right", WRONG, complaints[0])
     elif failed:
         yield _failure(exercise, source, failed, "forward", failed)
     elif bad:
@@ -163,21 +154,21 @@ def forward_findings(exercise: Exercise, source: LearnerFile, outcomes: Sequence
         text = f"{output} {_imprecise(c)}" if c.problem == "precision" else f"does not compute the exercise's {output}"
         yield _wrong("forward", text + _where(bad, outcomes), output, worst, c)
     elif done:
-        yield Finding("forward", True, f"computes what it should, on {counted(len(done), 'input')}")
+        yield Claim("forward", "right", RIGHT, f"computes what it should, on {counted(len(done), 'input')}")
 
 
-def backward_findings(exercise: Exercise, source: LearnerFile, outcomes: Sequence[Result]) -> Iterator[Finding]:
+def backward_findings(exercise: Exercise, source: LearnerFile, outcomes: Sequence[Result]) -> Iterator[Claim]:
     """Each gradient, or the reason why it was not computed."""
     tried = [t for t in outcomes if t.outputs and t.failure.get("type") != LATE]
     if tried and all(t.failure.get("type") == BLANK for t in tried):
-        yield Finding("backward", False, f"{exercise.name}_backward is still empty: fill it in")
+        yield Claim("backward", "right", WRONG, f"{exercise.name}_backward is still empty: fill it in")
         return
     held, text = in_other_places(exercise, tried)
     complaints = [t for t in tried if t.complaint]
     if held:
-        yield Finding("order", False, text)
+        yield Claim("order", "right", WRONG, text)
     elif complaints:
-        yield Finding("backward", False, complaints[0].complaint + _where(complaints, tried, SO))
+        yield Claim("backward", "right", WRONG, complaints[0].complaint + _where(complaints, tried, SO))
     failed = [t for t in tried if t.failure.get("step") == "backward"]
     if failed:
         yield _failure(exercise, source, failed, "backward", tried)
@@ -187,11 +178,11 @@ def backward_findings(exercise: Exercise, source: LearnerFile, outcomes: Sequenc
             yield _gradient(name, ran)
 
 
-def _gradient(name: str, outcomes: Sequence[Result]) -> Finding:
+def _gradient(name: str, outcomes: Sequence[Result]) -> Claim:
     bad = [t for t in outcomes if t.gradients[name].problem]
     if not bad:
         is_of_own = any(t.own_forward for t in outcomes)
-        return Finding(name, True, "is the derivative of your own forward" if is_of_own else "is right")
+        return Claim(name, "right", RIGHT, "is the derivative of your own forward" if is_of_own else "is right")
     worst = max(bad, key=lambda t: SEVERITY.index(t.gradients[name].problem))  # the first case with the worst error
     c = worst.gradients[name]
     if c.problem == "shape":
@@ -209,22 +200,22 @@ def _gradient(name: str, outcomes: Sequence[Result]) -> Finding:
     return _wrong(name, text + _where(bad, outcomes), name, worst, c)
 
 
-def _wrong(name: str, text: str, tensor: str, worst: Result, c: ComparedTensor) -> Finding:
+def _wrong(name: str, text: str, tensor: str, worst: Result, c: ComparedTensor) -> Claim:
     """A tensor is wrong; shown is the row of the worst place, expected and given."""
-    lacks = "is not precise" if c.problem == "precision" else "is not right"
+    meaning = "precise" if c.problem == "precision" else "right"
     on = f"on “{worst.case.label}”"
     if c.problem not in ("numbers", "not finite"):
-        return Finding(name, False, text, (on,), lacks)
+        return Claim(name, meaning, WRONG, text, (on,))
     claimed = np.asarray(c.claimed)
     if c.truth.ndim == 0:
         details = [f"expected {float(c.truth):.6g}, got {float(claimed):.6g}, {on}"]
-        return Finding(name, False, text, details, lacks)
+        return Claim(name, meaning, WRONG, text, details)
     *rows, column = worst_at(np.abs(claimed - c.truth))
     start = max(0, min(column - FEW // 2, c.truth.shape[-1] - FEW))
     place = ", ".join([*map(str, rows), f"{start}:{min(start + FEW, c.truth.shape[-1])}"])
     head = f"{tensor.split('.')[-1]}[{place}] {on}, worst at [{', '.join(map(str, [*rows, column]))}]"
     shown = [_row(x[tuple(rows)][start : start + FEW]) for x in (c.truth, claimed)]
-    return Finding(name, False, text, (head, f"  expected {shown[0]}", f"  yours    {shown[1]}"), lacks)
+    return Claim(name, meaning, WRONG, text, (head, f"  expected {shown[0]}", f"  yours    {shown[1]}"))
 
 
 def _row(x: HostArray) -> str:
@@ -242,35 +233,35 @@ def _imprecise(c: ComparedTensor) -> str:
     return f"is right, but not to float64 precision (off by {c.error:.1e} of its largest entry): is it {why}?"
 
 
-def conduct_findings(exercise: Exercise, outcomes: Sequence[Result]) -> Iterator[Finding]:
+def conduct_findings(exercise: Exercise, outcomes: Sequence[Result]) -> Iterator[Claim]:
     """Whether the pair is pure: changes no input, gives the same answer twice, derives instead of measuring."""
     changed = sorted({name for t in outcomes for name in t.changed})
     if changed:
         text = f"writes into its inputs: {', '.join(changed)}; other code still needs them, so work on a new array"
-        yield Finding("inputs", False, text)
+        yield Claim("inputs", "right", WRONG, text)
     elif any(t.outputs for t in outcomes):
-        yield Finding("inputs", True, "are unchanged")
+        yield Claim("inputs", "right", RIGHT, "are unchanged")
     ran = [t for t in outcomes if t.gradients]
     if any(not t.stable for t in ran):
         text = "a second backward with the same cache gives other numbers: the first one writes into the cache"
-        yield Finding("cache", False, text)
+        yield Claim("cache", "right", WRONG, text)
     signs = [text for sign, text in SIGNS.items() if any(sign in t.measuring for t in ran)]
     if signs:
         text = f"{signs[0].format(exercise.name)}: a gradient is to be derived here, not measured"
-        yield Finding("backward", False, text)
+        yield Claim("backward", "right", WRONG, text)
 
 
 def _failure(
     exercise: Exercise, source: LearnerFile, failed: Sequence[Result], step: str, among: Sequence[Result]
-) -> Finding:
+) -> Claim:
     """An exception in the learner's code, its line, and the shapes of inputs and upstream gradients."""
     event, case = failed[0].failure, failed[0].case
     arrays = dict(zip(exercise.arguments, case.arguments, strict=True)) | named(exercise.upstream, case.upstream)
     shapes = ", ".join(f"{name} {x.shape}" for name, x in arrays.items() if isinstance(x, np.ndarray))
     said = (event["message"] or "(without a message)").splitlines()[0]
     details = [text for text in (said, source.at(event["line"]), f"there: {shapes}") if text]
-    return Finding(
-        step, False, f"{exercise.name}_{step} stops with {event['type']}{_where(failed, among, SO)}", details
+    return Claim(
+        step, "right", WRONG, f"{exercise.name}_{step} stops with {event['type']}{_where(failed, among, SO)}", details
     )
 
 

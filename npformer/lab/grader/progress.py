@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from npformer.check.report import NOT_BEGUN
 from npformer.errors import DataError
 from npformer.io.atomic_files import describe, write_atomically
 from npformer.io.printable import shell_words, visible
@@ -25,7 +26,7 @@ from npformer.lab.grader.source import LARGEST, LearnerFile, read_source
 
 NAME = "npformer-progress.json"
 FORMAT = "npformer exercises 1"
-DONE, IN_PROGRESS, NOT_BEGUN = "done", "in progress", "not begun"
+DONE, IN_PROGRESS = "done", "in progress"
 MARKS = {DONE: "✓", IN_PROGRESS: "…", NOT_BEGUN: "·"}
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from npformer.check.report import NOT_BEGUN, RIGHT, WRONG, Claim
 from npformer.io.printable import visible
 from npformer.io.terminal import columns
 from npformer.lab.grader.exercises import EXERCISES
-from npformer.lab.grader.grade import NOT_BEGUN, Grade
-from npformer.lab.grader.grading import Finding
+from npformer.lab.grader.grade import Grade
 from npformer.lab.grader.line_by_line import ComparedLines
 from npformer.lab.lessons.lessons import next_step
 
@@ -56,9 +56,9 @@ def verdict(grade: Grade) -> str:
     title = grade.exercise.name
     if grade.ok:
         return f"{title}: right."
-    if grade.status == NOT_BEGUN:
+    if grade.verdict == NOT_BEGUN:
         return f"{title}: not begun; the backward is still empty."
-    wrong = {finding.name: finding.lacks for finding in grade.findings if not finding.ok}
+    wrong = {finding.name: f"is not {finding.meaning}" for finding in grade.findings if not finding.ok}
     phrases = [PHRASES[name].replace("is not right", lacks) for name, lacks in wrong.items() if name in PHRASES]
     gradients = [name for name in wrong if name not in PHRASES]
     kinds = dict.fromkeys(wrong[name] for name in gradients)
@@ -73,8 +73,8 @@ def verdict(grade: Grade) -> str:
 def to_dict(grade: Grade, level: int) -> dict[str, Any]:
     """Everything as JSON, with hints up to the requested level."""
     return {
-        "exercise": grade.exercise.name, "ok": grade.ok, "status": grade.status,
-        "findings": [{"name": f.name, "ok": f.ok, "text": f.text, "details": list(f.details)} for f in grade.findings],
+        "exercise": grade.exercise.name, "ok": grade.ok, "status": grade.verdict.lower(),
+        "findings": [{"name": f.name, "ok": f.ok, "text": f.reason, "details": f.details} for f in grade.findings],
         "faults": [
             {"gradients": list(fault.gradients), "cause": fault.cause if level == 3 else None, "seen": fault.seen,
              "hints": list(fault.hints[:level])}
@@ -98,10 +98,10 @@ def following(grade: Grade) -> str:
     return "\n".join([*_wrapped(f"You know now: {exercise.known}", "", "  "), then])
 
 
-def _finding(finding: Finding) -> str:
+def _finding(finding: Claim) -> str:
     name = finding.name if len(finding.name) <= 14 else finding.name + ":"
     head = f"  {'✓' if finding.ok else '✗'} {name:<14} "
-    lines = _wrapped(finding.text, head, " " * 19) or [head]
+    lines = _wrapped(finding.reason, head, " " * 19) or [head]
     for detail in finding.details:
         lines += [_clipped(f"      {detail}")] if detail.startswith("  ") else _wrapped(detail, " " * 6, " " * 8)
     return "\n".join(lines)
@@ -116,7 +116,7 @@ def _clipped(line: str) -> str:
     return line if len(line) <= columns() else line[: columns() - 1] + "…"
 
 
-def folded(grade: Grade, ok: bool) -> list[Finding]:
+def folded(grade: Grade, ok: bool) -> list[Claim]:
     """The findings that hold or do not; of many gradients, only one of each fault is shown with its numbers."""
     findings = [finding for finding in grade.findings if finding.ok == ok]
     shown = {*PHRASES, *(fault.gradients[-1] for fault in grade.faults if fault.gradients)}
@@ -124,7 +124,10 @@ def folded(grade: Grade, ok: bool) -> list[Finding]:
         return findings
     listed = ", ".join(finding.name for finding in findings if finding.name not in shown)
     text = f"{'right' if ok else 'also wrong'}: {listed}"
-    return [*(finding for finding in findings if finding.name in shown), Finding("gradients", ok, text)]
+    return [
+        *(finding for finding in findings if finding.name in shown),
+        Claim("gradients", "right", RIGHT if ok else WRONG, text),
+    ]
 
 
 def _paragraph(title: str, text: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import count
 
+from npformer.check.report import NOT_BEGUN
 from npformer.io.terminal import aligned, fill
-from npformer.lab.grader.progress import DONE, IN_PROGRESS, MARKS, NOT_BEGUN, Begun, LearnerProgress, state_of
+from npformer.lab.grader.progress import DONE, IN_PROGRESS, MARKS, Begun, LearnerProgress, state_of
 from npformer.lab.lessons.lessons import Lesson, LessonStep
 
 
