@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _document(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The whole result: with --out a file that is whole after each kernel, so that an interrupted run goes on."""
-    ok = all(row["verdict"] == "right" for row in rows)
+    ok = all(row["verdict"] == RIGHT for row in rows)
     return {"format": FORMAT, "version": VERSION, "ok": ok, "kernels": rows}
 
 

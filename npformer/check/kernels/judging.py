@@ -30,7 +30,7 @@ from npformer.check.inputs import as_tuple, is_float, like
 from npformer.check.kernels.files import KernelError, KernelTask
 from npformer.check.kernels.process import KernelEnded, KernelProcess
 from npformer.check.measures import apart, max_abs
-from npformer.check.report import UNCLEAR, WRONG, Report, Tried
+from npformer.check.report import REFUSED, RIGHT, UNCLEAR, WRONG, Report, Tried
 from npformer.check.rounding.formats import FORMATS, rounded
 from npformer.errors import NpformerError
 from npformer.io.child.memory import FILLS
@@ -38,7 +38,8 @@ from npformer.io.child_process import Limits
 from npformer.io.seconds import now, since
 from npformer.typing import HostArray, HostArrays
 
-VERDICTS = ("right", "wrong", "cannot tell", "refused")
+#: In the words of the judge, which are in small letters.
+VERDICTS = tuple(map(str.lower, (RIGHT, WRONG, UNCLEAR, REFUSED)))
 SEEDS = (1, 2)  # of two draws of inputs
 #: Of a tensor's largest entry: in a regime, a smaller error is some roundings in float32, as of 1 + tanh near 0.
 LEAST = 30 * 2.0**-24
@@ -52,13 +53,13 @@ def judged(task: KernelTask, limits: Limits) -> dict[str, Any]:
             warnings.simplefilter("ignore")
             verdict, *causes = _judged(task, partial(KernelProcess, task, limits, began + limits.seconds), reports)
     except KernelEnded as ended:
-        came = "wrong" if reports else "refused"
-        verdict, causes = came if ended.is_its_own else "cannot tell", [str(ended)]
+        came = WRONG if reports else REFUSED
+        verdict, causes = came if ended.is_its_own else UNCLEAR, [str(ended)]
     except NpformerError as error:  # KernelError, and shapes that do not fit
-        verdict, causes = "refused", [str(error)]
+        verdict, causes = REFUSED, [str(error)]
     except Exception as error:  # one kernel's odd results end no run of many
-        verdict, causes = "cannot tell", [f"the check itself failed, {type(error).__name__}: {error}"]
-    row = {"kernel": task.path.name, "key": task.key, "precision": task.precision, "verdict": verdict}
+        verdict, causes = UNCLEAR, [f"the check itself failed, {type(error).__name__}: {error}"]
+    row = {"kernel": task.path.name, "key": task.key, "precision": task.precision, "verdict": verdict.lower()}
     found = reports[-1].to_dict() if reports else {}
     parts = {name: found.get(name, []) for name in ("tensors", "regimes", "problems", "notes")}
     return row | {"causes": causes, "seconds": round(since(began), 3)} | parts
@@ -96,9 +97,9 @@ def _judged(task: KernelTask, start: partial[KernelProcess], reports: list[Repor
             causes += [note for note in walked.notes if wrongs and note.startswith("the smallest input")]
         causes += kernel.faults
     if causes:
-        return ["wrong", *causes]
+        return [WRONG, *causes]
     unsure = [f"{row.tensor}: {row.verdict}, {row.note}" for row in report.rows if not row.ok]
-    return ["cannot tell", *unsure] if unsure else ["right"]
+    return [UNCLEAR, *unsure] if unsure else [RIGHT]
 
 
 def _seen(tried: Tried) -> Tried:
