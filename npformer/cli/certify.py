@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from textwrap import fill
 
 from npformer.check import INVARIANTS, Report, catalogue, certify
 from npformer.check.adapters.user_file import user_case
-from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, tell
+from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, finished, tell
 from npformer.errors import ConfigError
 from npformer.io.progress_bar import watched
 from npformer.io.seconds import now, since
@@ -37,7 +36,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit 1 if any claim does not hold."""
     if args.list:
-        return _list(args.json)
+        meanings = {name: check.meaning for name, check in INVARIANTS.items()}
+        margin, wide = " " * 4, columns()
+        lines = [f"{name}\n{fill(text, wide, initial_indent=margin, subsequent_indent=margin)}"
+                 for name, text in meanings.items()]  # fmt: skip
+        return finished(args, meanings, "\n".join(lines))
     backend = backend_of_checks(args, "float64")
     cases = [user_case(args.model)] if args.model else catalogue(args.only)
     if not cases:
@@ -49,13 +52,9 @@ def run(args: argparse.Namespace) -> int:
         if not args.json and (args.full or args.model or not report.ok):
             tell("\n".join([*report.lines(columns()), ""]))
     ok = all(report.ok for report in results)
-    if args.json:
-        used = backend_of(cases[0], backend)
-        reports = [report.to_dict() for report in results]
-        print(json.dumps({"ok": ok, "backend": used and str(used), "reports": reports}))
-    else:
-        tell(_summary(results, since(start)))
-    return 0 if ok else 1
+    used, reports = backend_of(cases[0], backend), [report.to_dict() for report in results]
+    told = {"ok": ok, "backend": used and str(used), "reports": reports}
+    return finished(args, told, _summary(results, since(start)), ok)
 
 
 def _summary(reports: list[Report], seconds: float) -> str:
@@ -66,14 +65,3 @@ def _summary(reports: list[Report], seconds: float) -> str:
             failing
         )
     return f"all {holding} claims that apply to {counted(len(reports), 'target')} hold ({seconds:.0f} s)"
-
-
-def _list(as_json: bool) -> int:
-    meanings = {name: check.meaning for name, check in INVARIANTS.items()}
-    if as_json:
-        print(json.dumps(meanings, ensure_ascii=False))
-    else:
-        margin = " " * 4
-        for name, meaning in meanings.items():
-            print(f"{name}\n{fill(meaning, columns(), initial_indent=margin, subsequent_indent=margin)}")
-    return 0

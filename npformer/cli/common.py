@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import re
 import sys
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 from textwrap import fill
 from typing import Any, NoReturn
 
@@ -18,7 +20,9 @@ from npformer.check import Case
 from npformer.check.adapters.user_file import UserCase
 from npformer.errors import ConfigError
 from npformer.io import progress_bar
+from npformer.io.printable import visible
 from npformer.io.terminal import COLOURS, GREEN, RED, YELLOW, folded, paint, say_error
+from npformer.lab.grader.templates import write_new
 
 DEVICES = ("auto", "numpy", "cupy")
 
@@ -37,6 +41,25 @@ def tell(report: str) -> None:
     for colour, pattern in VERDICTS.items():
         report = re.sub(pattern, lambda match, colour=colour: paint(match[0], colour), report, flags=re.M)
     progress_bar.say(report)
+
+
+def finished(args: argparse.Namespace, document: Any, text: str, ok: bool = True, problem: str = "") -> int:
+    """Tell a command's result, as JSON where --json asks for it. Returns the exit code: 1 unless ok.
+
+    problem: goes to standard error beside the text; the JSON says it by itself.
+    """
+    if args.json:
+        print(json.dumps(document))
+    else:
+        tell(text)
+        note(problem)
+    return 0 if ok else 1
+
+
+def write_template(args: argparse.Namespace, path: Path, text: str, then: str) -> int:
+    """Write a new file for a learner, and tell what to do with it. Raises OutputError if there is one."""
+    write_new(path, text)
+    return finished(args, {"file": str(path)}, f"{visible(path)} is written; {then}")
 
 
 class Help(argparse.RawDescriptionHelpFormatter):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from npformer.check.derivations import GRAMMAR, TEMPLATES, judge, read, template
-from npformer.cli.common import tell
+from npformer.cli.common import finished, write_template
 from npformer.data.textfile import read_text
 from npformer.errors import ConfigError
 from npformer.io.printable import shell_words, visible
-from npformer.lab.grader.templates import write_new
 
 SUMMARY = "Check a derivation line by line; name the first wrong line."
 EXAMPLES = f"""examples:
@@ -38,26 +36,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit 1 unless every line is right."""
     if args.template:
-        return _template(args)
+        path = Path(args.file or f"{args.template}.txt")
+        again = shell_words("npformer", "derive", path)
+        return write_template(args, path, template(args.template), f"fill it in, then: {again}")
     if args.file is None:
         raise ConfigError(
             "derive: expected a FILE, got none; npformer derive --template softmax writes one to begin with"
         )
     judged = judge(read(read_text(args.file).text, visible(args.file)))
-    if args.json:
-        lines = [{"number": c.line, "name": c.name, "verdict": c.verdict, "problem": c.reason} for c in judged.claims]
-        cause = judged.cause
-        first = cause and {"line": cause.line, "name": cause.name, "sentences": cause.details}
-        told = {"ok": judged.ok, "lines": lines, "first_wrong": first, "not_derived": judged.left}
-        print(json.dumps({"file": args.file} | told))
-    else:
-        tell(str(judged))
-    return 0 if judged.ok else 1
-
-
-def _template(args: argparse.Namespace) -> int:
-    path = Path(args.file or f"{args.template}.txt")
-    write_new(path, template(args.template))
-    again = shell_words("npformer", "derive", path)
-    print(json.dumps({"file": str(path)}) if args.json else f"{visible(path)} is written; fill it in, then: {again}")
-    return 0
+    lines = [{"number": c.line, "name": c.name, "verdict": c.verdict, "problem": c.reason} for c in judged.claims]
+    cause = judged.cause
+    first = cause and {"line": cause.line, "name": cause.name, "sentences": cause.details}
+    told = {"file": args.file, "ok": judged.ok, "lines": lines, "first_wrong": first, "not_derived": judged.left}
+    return finished(args, told, str(judged), judged.ok)

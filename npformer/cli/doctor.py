@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
@@ -17,6 +16,7 @@ from npformer._version import __version__
 from npformer.backend import cupy_problem, get_backend
 from npformer.backend.numpy.blas import blas_core, blas_threads
 from npformer.backend.select import auto_kernels, numba_problem
+from npformer.cli.common import finished
 from npformer.extras import install
 from npformer.io.terminal import GREEN, RED, YELLOW, columns, paint
 from npformer.run.conditions import THREAD_VARIABLES
@@ -36,13 +36,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit 1 if a required package is missing, the arithmetic is wrong, or a GPU fails."""
     facts = examine()
-    if args.json:
-        print(json.dumps(facts))
-    else:
-        width = max(map(len, facts)) + 2
-        print("\n".join(_entry(name, value, width) for name, value in facts.items()))
+    width = max(map(len, facts)) + 2
     fails = [name for name, value in facts.items() if value == "missing" or (is_tried(name) and value != "ok")]
-    return 1 if fails else 0
+    return finished(args, facts, "\n".join(_entry(name, value, width) for name, value in facts.items()), not fails)
 
 
 def examine() -> dict[str, str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from npformer.check.derivations import TEMPLATES
-from npformer.cli.common import tell
+from npformer.check.report import RIGHT
+from npformer.cli.common import finished, tell
 from npformer.cli.target import TARGET, add_target, is_operation, setting_of
 from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS
@@ -92,12 +92,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    if args.json:
-        print(json.dumps({"operations": list(OPERATIONS), "models": list(NAMES), "subjects": list(SUBJECTS)}))
-    else:
-        for kind, names in (("operations", OPERATIONS), ("small models", NAMES), ("of training", SUBJECTS)):
-            print(fill(f"{kind}: {', '.join(names)}", hanging="  "))
-    return 0
+    told = {"operations": list(OPERATIONS), "models": list(NAMES), "subjects": list(SUBJECTS)}
+    kinds = zip(("operations", "small models", "of training"), told.values(), strict=True)
+    lines = [fill(f"{kind}: {', '.join(names)}", hanging="  ") for kind, names in kinds]
+    return finished(args, told, "\n".join(lines))
 
 
 def _operation(args: argparse.Namespace) -> int:
@@ -110,8 +108,8 @@ def _operation(args: argparse.Namespace) -> int:
         return _forward(args, explained)
     if args.html is not None:
         _write_page(args, trace(args.target))
-    _show(args, operation_lines(explained, columns(WIDEST)), explained.to_dict())
-    return 0 if explained.report.ok else 1
+    text = "\n".join([*operation_lines(explained, columns(WIDEST)), *_of_page(args)])
+    return finished(args, explained.to_dict(), text, explained.report.ok)
 
 
 def _forward(args: argparse.Namespace, explained: OperationStory) -> int:
@@ -139,9 +137,9 @@ def _number(args: argparse.Namespace) -> int:
         explained = explanation(opened, args.at, args.up)
         if args.html is not None:
             _write_page(args, written(opened, **setting.shown), find(opened, args.at))
-    note = [fill(visible(setting.note))] if setting.note else []
-    _show(args, [*note, *lines(explained, columns(WIDEST), _has_symbols())], to_dict(explained))
-    return 0 if explained.value.verdict == "right" else 1
+    noted = [fill(visible(setting.note))] if setting.note else []
+    text = "\n".join([*noted, *lines(explained, columns(WIDEST), _has_symbols()), *_of_page(args)])
+    return finished(args, to_dict(explained), text, explained.value.verdict == RIGHT)
 
 
 def _write_page(args: argparse.Namespace, right: Trace, place: GradientAddress | None = None) -> None:
@@ -184,7 +182,7 @@ def explain_adam(args: argparse.Namespace) -> int:
     course, width = [one.update.at(place) for one in shown], columns(WIDEST)
     first = ("the showcase's model, trained on its one batch", *number_lines(course[1], name, width))
     document = {"format": "npformer-adam", "at": name, "updates": [update._asdict() for update in course]}
-    return _show(args, [*first, "", *course_lines(course, width)], document)
+    return finished(args, document, "\n".join([*first, "", *course_lines(course, width)]))
 
 
 def explain_step(args: argparse.Namespace) -> int:
@@ -197,7 +195,7 @@ def explain_sizes(args: argparse.Namespace) -> int:
     """How large gradients are, and what makes them vanish or explode."""
     _expect_alone(args, "at")
     found = sizes()
-    return _show(args, [sizes_text(found, columns(WIDEST))], {"format": "npformer-sizes", **found._asdict()})
+    return finished(args, {"format": "npformer-sizes", **found._asdict()}, sizes_text(found, columns(WIDEST)))
 
 
 SUBJECTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
@@ -231,7 +229,7 @@ def _explain(args: argparse.Namespace, one: ReplayedStep, name: str, pieces: tup
         number = one.update.at(place[1])
         lines += ["", *number_lines(number, place[0], width)]
         document["number"] = {"at": place[0], **number._asdict()}
-    return _show(args, lines, document)
+    return finished(args, document, "\n".join(lines))
 
 
 def _place(one: ReplayedStep, text: str) -> tuple[str, int]:
@@ -239,13 +237,3 @@ def _place(one: ReplayedStep, text: str) -> tuple[str, int]:
     places = one.by_parameter(np.arange(one.before.size))
     name, index = find_parameter({name: x.shape for name, x in places.items()}, text)
     return f"{name}[{','.join(map(str, index))}]", int(places[name][index])
-
-
-def _show(args: argparse.Namespace, lines: Sequence[str], document: Mapping[str, Any]) -> int:
-    """The lines and where the page is, or the document as JSON."""
-    if args.json:
-        print(json.dumps(document))
-    else:
-        page = [] if args.html is None else [f"the page is in {visible(args.html)}: open it in a browser"]
-        tell("\n".join([*lines, *page]))
-    return 0

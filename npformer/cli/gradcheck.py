@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from npformer.check.curves import v_curves
 from npformer.check.regimes import chosen
 from npformer.check.report import HEADER, WRONG, table_line
 from npformer.check.rounding.budget import against_float64
-from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, tell
+from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, finished, tell
 from npformer.errors import ConfigError
 from npformer.io.printable import visible
 from npformer.io.progress_bar import watched
@@ -114,15 +113,12 @@ def run(args: argparse.Namespace) -> int:
         _draw(results, backend, args.sweep)
         if not args.json:
             print(f"the error against the step size is drawn in {visible(args.sweep)}")
-    if args.json:
-        checks = [
-            report.to_dict() | ({"path": [call.name for call, _ in bisection.path]} if bisection else {})
-            for _, report, bisection in results
-        ]
-        print(json.dumps({"ok": ok, "backend": used and str(used), "checks": checks}))
-    else:
-        tell(_summary(reports, since(start)))
-    return 0 if ok else 1
+    checks = [
+        report.to_dict() | ({"path": [call.name for call, _ in bisection.path]} if bisection else {})
+        for _, report, bisection in results
+    ]
+    told = {"ok": ok, "backend": used and str(used), "checks": checks}
+    return finished(args, told, _summary(reports, since(start)), ok)
 
 
 def names(text: str) -> tuple[str, ...]:

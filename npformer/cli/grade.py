@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from npformer.check.report import NOT_BEGUN
-from npformer.cli.common import note, tell
+from npformer.cli.common import finished, note, tell, write_template
 from npformer.errors import ConfigError
-from npformer.io.printable import shell_words, visible
+from npformer.io.printable import shell_words
 from npformer.io.progress_bar import Bar
 from npformer.io.seconds import now, since
 from npformer.lab.grader import EXERCISES, Grade, Limits, find, grade_file, progress, report, templates
@@ -80,40 +80,32 @@ def _expect_one_task(args: argparse.Namespace) -> None:
 
 def _list(args: argparse.Namespace) -> int:
     reached, files = progress.load(Path()), progress.begun(Path())
-    if args.json:
-        rows = [
-            {
-                "name": exercise.name,
-                "title": exercise.title,
-                "state": progress.state_of(exercise.name, reached, files),
-                "file": str(files[exercise.name].path) if exercise.name in files else None,
-                **asdict(reached.entries.get(exercise.name, progress.ExerciseEntry())),
-            }
-            for exercise in EXERCISES
-        ]
-        print(json.dumps({"exercises": rows, "problem": reached.problem or None}))
-        return 0
-    tell(progress.overview(reached, files))
-    note(reached.problem)
-    return 0
+    rows = [
+        {
+            "name": exercise.name,
+            "title": exercise.title,
+            "state": progress.state_of(exercise.name, reached, files),
+            "file": str(files[exercise.name].path) if exercise.name in files else None,
+            **asdict(reached.entries.get(exercise.name, progress.ExerciseEntry())),
+        }
+        for exercise in EXERCISES
+    ]
+    told = {"exercises": rows, "problem": reached.problem or None}
+    return finished(args, told, progress.overview(reached, files), problem=reached.problem)
 
 
 def _template(args: argparse.Namespace) -> int:
     text = templates.all_parts() if args.template == "parts" else templates.template(find(args.template))
     path = Path(args.file or f"{args.template}.py")
-    templates.write_new(path, text)
     again = shell_words("npformer", "grade", path)
     then = "exercises import it" if args.template == "parts" else f"fill it in, then: {again}"
-    written = f"{visible(path)} is written; {then}"
-    print(json.dumps({"file": str(path)}) if args.json else written)
-    return 0
+    return write_template(args, path, text, then)
 
 
 def _answer(args: argparse.Namespace) -> int:
     wanted = exercises_in(read_source(Path(args.file)), args.exercise) if args.file else [find(args.exercise)]
     answers = {exercise.name: templates.answer(exercise) for exercise in wanted}
-    print(json.dumps({"answers": answers}) if args.json else "\n\n".join(answers.values()))
-    return 0
+    return finished(args, {"answers": answers}, "\n\n".join(answers.values()))
 
 
 def _grade(args: argparse.Namespace) -> int:

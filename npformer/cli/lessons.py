@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from dataclasses import asdict
 from pathlib import Path
 
-from npformer.cli.common import note, tell
+from npformer.cli.common import finished, write_template
 from npformer.errors import ConfigError
-from npformer.io.printable import visible
-from npformer.lab.grader import progress, templates
+from npformer.lab.grader import progress
 from npformer.lab.lessons import LESSONS, Lesson, lesson, text
 from npformer.lab.lessons.broken import broken
 from npformer.lab.lessons.text import standing
@@ -46,34 +44,30 @@ def run(args: argparse.Namespace) -> int:
     if args.number is None:
         if given:
             raise ConfigError(f"{given[0]}: expected the number of a lesson, got none; try npformer lessons 8")
-        return _list(args.json)
+        return _list(args)
     chosen = lesson(args.number)
     if args.predict:
         if given[1:]:
             raise ConfigError(f"--predict: expected no {' and no '.join(given[1:])} beside it")
-        return _predict(chosen, args.predict[0], args.predict[1], args.json)
+        return _predict(chosen, args)
     if args.file:
-        return _write(chosen, args.file, args.json)
+        return _write(chosen, args)
     return _show(chosen, args)
 
 
-def _list(as_json: bool) -> int:
+def _list(args: argparse.Namespace) -> int:
     reached, files = progress.load(Path()), progress.begun(Path())
-    if as_json:
-        rows = [
-            {
-                "number": each.number,
-                "title": each.title,
-                "exercises": list(each.exercises),
-                "state": standing(each, reached, files),
-            }
-            for each in LESSONS
-        ]
-        print(json.dumps({"lessons": rows, "problem": reached.problem or None}))
-        return 0
-    tell(text.listing(LESSONS, reached, files))
-    note(reached.problem)
-    return 0
+    rows = [
+        {
+            "number": each.number,
+            "title": each.title,
+            "exercises": list(each.exercises),
+            "state": standing(each, reached, files),
+        }
+        for each in LESSONS
+    ]
+    told = {"lessons": rows, "problem": reached.problem or None}
+    return finished(args, told, text.listing(LESSONS, reached, files), problem=reached.problem)
 
 
 def _show(chosen: Lesson, args: argparse.Namespace) -> int:
@@ -85,21 +79,18 @@ def _show(chosen: Lesson, args: argparse.Namespace) -> int:
     if not args.no_progress:
         reached.lessons[str(chosen.number)] = state
         problem = reached.save() if state != before else problem
-    if args.json:
-        told = {"state": standing(chosen, reached, files), "commands": list(chosen.commands)}
-        print(json.dumps(asdict(chosen) | told | {"problem": problem or None}))
-        return 0
+    told = {"state": standing(chosen, reached, files), "commands": list(chosen.commands), "problem": problem or None}
     if args.done:
-        tell(f"lesson {chosen.number} is done\n\n{text.listing(LESSONS, reached, files)}")
+        shown = f"lesson {chosen.number} is done\n\n{text.listing(LESSONS, reached, files)}"
     else:
         asked = {command: [each.asked for each in before] for command, before in questions(chosen).items()}
-        tell(text.shown(chosen, reached, files, asked))
-    note(problem)
-    return 0
+        shown = text.shown(chosen, reached, files, asked)
+    return finished(args, asdict(chosen) | told, shown, problem=problem)
 
 
-def _predict(chosen: Lesson, number: str, answer: str, as_json: bool) -> int:
+def _predict(chosen: Lesson, args: argparse.Namespace) -> int:
     """Judge an answer to one of the lesson's questions."""
+    number, answer = args.predict
     asked = ((command, each) for command, before in questions(chosen).items() for each in before)
     by_number = {str(i): one for i, one in enumerate(asked, 1)}
     if number not in by_number:
@@ -107,18 +98,12 @@ def _predict(chosen: Lesson, number: str, answer: str, as_json: bool) -> int:
         raise ConfigError(f"--predict: expected {expected}, got {number!r}")
     command, question = by_number[number]
     right, said = judged(question, answer)
-    if as_json:
-        print(json.dumps({"ok": right, "said": said, "command": command}))
-    else:
-        tell(f"{f'Right: {question.told}.' if right else f'Not yet: {said}'}\nSee it: {command}")
-    return 0 if right else 1
+    shown = f"{f'Right: {question.told}.' if right else f'Not yet: {said}'}\nSee it: {command}"
+    return finished(args, {"ok": right, "said": said, "command": command}, shown, right)
 
 
-def _write(chosen: Lesson, path: Path, as_json: bool) -> int:
+def _write(chosen: Lesson, args: argparse.Namespace) -> int:
     if not chosen.file:
         brings = ", ".join(str(each.number) for each in LESSONS if each.file)
         raise ConfigError(f"--file: expected a lesson that brings a file ({brings}), got {chosen.number}")
-    templates.write_new(path, broken(path.name))
-    shown = visible(path)
-    print(json.dumps({"file": str(path)}) if as_json else f"{shown} is written; find its fault: npformer lessons 8")
-    return 0
+    return write_template(args, args.file, broken(args.file.name), "find its fault: npformer lessons 8")

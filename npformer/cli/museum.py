@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.common import expect_at_least_1, new_parser, tell
+from npformer.cli.common import expect_at_least_1, finished, new_parser
 from npformer.errors import ConfigError
 from npformer.io.printable import visible
 from npformer.io.seconds import now, since
@@ -84,14 +83,10 @@ def run(args: argparse.Namespace) -> int:
     if not chosen:
         raise ConfigError(f"--only: expected a part of an id, category or title, such as softmax, got {args.only!r}")
     if args.part == "list":
-        print(json.dumps({"bugs": [_named(one) for one in chosen]}) if args.json else text.listing(chosen))
-        return 0
+        return finished(args, {"bugs": [_named(one) for one in chosen]}, text.listing(chosen))
     exhibits = {one.id: stored(one) for one in chosen}
-    if args.json:
-        print(json.dumps({"bugs": [_named(one) | _found(exhibits[one.id]) for one in chosen]}))
-    else:
-        tell(text.table(chosen, exhibits))
-    return 0
+    bugs = [_named(one) | _found(exhibits[one.id]) for one in chosen]
+    return finished(args, {"bugs": bugs}, text.table(chosen, exhibits))
 
 
 def _named(one: Mistake) -> dict[str, Any]:
@@ -108,12 +103,9 @@ def _mutants(args: argparse.Namespace) -> int:
     results = mutation_test(args.sample, args.seed)
     counts, seconds = summary(results), since(start)
     survivors = [result for result in results if result.outcome == SURVIVED]
-    if args.json:
-        rows = [asdict(result) | {"judgement": result.judgement} for result in results]
-        print(json.dumps({"ok": not survivors, "summary": counts, "mutants": rows}, ensure_ascii=False))
-    else:
-        tell(text.mutation_table(results, counts, seconds))
-    return 1 if survivors else 0
+    rows = [asdict(result) | {"judgement": result.judgement} for result in results]
+    told = {"ok": not survivors, "summary": counts, "mutants": rows}
+    return finished(args, told, text.mutation_table(results, counts, seconds), not survivors)
 
 
 def _show(one: Mistake, args: argparse.Namespace) -> int:
@@ -122,16 +114,11 @@ def _show(one: Mistake, args: argparse.Namespace) -> int:
     if runs is not None:
         place = args.picture or Path(f"museum-{one.id}.svg")
         _draw(one, runs, place)
-    if args.json:
-        said = {name: getattr(one, name) for name in ("right", "wrong", "seen", "story", "instead")}
-        training = runs and {name: course.to_dict() for name, course in runs._asdict().items()}
-        shown = {"training": training, "picture": place and str(place)}
-        print(json.dumps(_named(one) | _found(exhibit) | said | shown))
-        return 0
-    tell(f"{text.label(one)}\n\n{text.findings(one, exhibit)}")
-    if place is not None:
-        print(f"  picture {visible(place)}")
-    return 0
+    said = {name: getattr(one, name) for name in ("right", "wrong", "seen", "story", "instead")}
+    training = runs and {name: course.to_dict() for name, course in runs._asdict().items()}
+    told = _named(one) | _found(exhibit) | said | {"training": training, "picture": place and str(place)}
+    picture = "" if place is None else f"\n  picture {visible(place)}"
+    return finished(args, told, f"{text.label(one)}\n\n{text.findings(one, exhibit)}{picture}")
 
 
 def _draw(one: Mistake, runs: Comparison, place: Path) -> None:

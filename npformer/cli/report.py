@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from npformer.cli.common import expect_at_least_1
+from npformer.cli.common import expect_at_least_1, finished
 from npformer.errors import ConfigError, NpformerError
 from npformer.io.output_files import OWN_PAGE, expect_place, write_file
 from npformer.io.printable import visible
@@ -75,13 +74,9 @@ def run(args: argparse.Namespace) -> int:
             left_out.append(str(path))
             say_error(f"{path} is left out: {error}")
     page = write_report(told, place, option)
-    if args.json:
-        runs = {"runs": [str(one.run.path) for one in told], "left_out": left_out}
-        print(json.dumps({"report": str(place), "bytes": page} | runs))
-    else:
-        message = f"the report is in {visible(place)} ({page / 1e6:.2f} MB): open it in a browser"
-        print(folded(message, sys.stdout))
-    return 1 if left_out else 0
+    runs = {"runs": [str(one.run.path) for one in told], "left_out": left_out}
+    message = f"the report is in {visible(place)} ({page / 1e6:.2f} MB): open it in a browser"
+    return finished(args, {"report": str(place), "bytes": page} | runs, folded(message, sys.stdout), not left_out)
 
 
 def write_report(runs: Sequence[RunSummary], place: Path, option: str) -> int:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from npformer.backend import get_backend
 from npformer.check import tolerance
 from npformer.check.adapters.user_file import user_case
 from npformer.check.rounding.formats import FORMATS, STORED
-from npformer.cli.common import tell
+from npformer.cli.common import finished
 
 SUMMARY = "Measure the tolerance that rounding justifies, or try one of yours."
 EXAMPLES = """examples:
@@ -44,8 +43,4 @@ def run(args: argparse.Namespace) -> int:
         target, *case.inputs, precision=args.precision, accumulate=args.accumulate, atol=args.atol, rtol=args.rtol,
         **options, **case.options,
     )  # fmt: skip
-    if args.json:
-        print(json.dumps(found.to_dict()))
-    else:
-        tell(str(found))
-    return 0 if found.ok else 1
+    return finished(args, found.to_dict(), str(found), found.ok)
