@@ -31,7 +31,7 @@ PACKAGE = HERE.parents[2] / "npformer"
 FILES: dict[str, tuple[str, ...]] = {
     "check/measures": ("max_abs", "largest", "scale_of", "worst_at"),
     "check/report": ("RIGHT", "WRONG", "NOT_BEGUN", "Judged", "Claim"),
-    "check/causes/patterns": ("Clues", "by_pattern", "names_of"),
+    "check/causes/patterns": ("Clues", "agree", "by_pattern", "by_shape", "names_of"),
     "io/percent": ("percent", "finite"), "lab/grader/tree": (),
     "lab/grader/source": ("LearnerFile", "BANNED", "refusal"),
     "lab/grader/grading": (), "lab/grader/diagnosis": (),

@@ -65,20 +65,36 @@ def diagnose(claimed: Tensors, truth: Tensors, clues: Clues | None = None) -> di
     """A Diagnosis for every tensor whose claimed gradient is not the true one; both by name, same shapes."""
     clues = clues or Clues()
     floor = NEGLIGIBLE * largest(truth.values())
-    wrong = [name for name in claimed if not _agree(claimed[name], truth[name], max(max_abs(truth[name]), floor))]
+    wrong = [name for name in claimed if not agree(claimed[name], truth[name], floor)]
     if not wrong:
         return {}
     # A tensor that is zero except for rounding, such as the gradient of the keys' bias, counts as zeros.
     plain = {name: np.zeros_like(n) if max_abs(n) <= AGREES * floor else n for name, n in truth.items()}
     diagnoses = {name: by_pattern(claimed[name], plain[name], clues) for name in wrong}
     for x, y in combinations(wrong, 2):
-        if all(_agree(claimed[a], truth[b], max_abs(truth[b])) for a, b in ((x, y), (y, x))):
+        if all(agree(claimed[a], truth[b]) for a, b in ((x, y), (y, x))):
             diagnoses |= {x: _swapped(y), y: _swapped(x)}
     return diagnoses
 
 
 def _swapped(other: str) -> Diagnosis:
     return Diagnosis("swapped outputs", f"it is the gradient of {other}, and that is this one's: return them in order")
+
+
+def by_shape(a: HostArray, n: HostArray) -> Diagnosis | None:
+    """What a gradient of another shape lacks, if its numbers are right but for that; the text has no subject."""
+    for axis in range(a.ndim):
+        for keep in (True, False):
+            if agree(a.sum(axis=axis, keepdims=keep), n):
+                how = f"axis {axis}: .sum(axis={axis}, keepdims={keep})"
+                return Diagnosis("axes not summed", f"has to be summed over {how}")
+    first = tuple(range(a.ndim - n.ndim))
+    if first and agree(a.sum(axis=first), n):
+        return Diagnosis("axes not summed", f"has to be summed over its first {len(first)} axes")
+    if a.size == n.size and agree(a.reshape(n.shape), n):
+        text = "has numbers that are right, in another shape: is keepdims=True missing, or too much?"
+        return Diagnosis("right numbers in another shape", text)
+    return Diagnosis("transposed", "is right but transposed") if agree(a.T, n) else None
 
 
 def by_pattern(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis:
@@ -100,7 +116,7 @@ def _ratio(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     if square == 0:
         return Diagnosis("not zero", "it should be zero everywhere, and is not")
     factor = float(np.sum(a * n)) / square
-    if n.size < 2 or abs(factor - 1) <= 10 * AGREES or not _agree(a, factor * n, max_abs(a)):
+    if n.size < 2 or abs(factor - 1) <= 10 * AGREES or not agree(a, factor * n):
         return None
     name = name_of(factor, clues.sizes)
     if name == "−1":
@@ -139,7 +155,7 @@ def _inverse(letter: str) -> str:
 def _transposition(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """a = n with two axes exchanged."""
     for i, j in combinations(range(n.ndim), 2):
-        if n.shape[i] == n.shape[j] and n.shape[i] > 1 and _agree(a, np.swapaxes(n, i, j), max_abs(n)):
+        if n.shape[i] == n.shape[j] and n.shape[i] > 1 and agree(a, np.swapaxes(n, i, j)):
             return Diagnosis("transposed", f"axes {i} and {j} are exchanged")
     return None
 
@@ -188,12 +204,12 @@ def _axis(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
         if n.shape[axis] < 2 or max_abs(total) < 1e-9 * max_abs(n):
             continue
         for label, spread in (("summed", total), ("averaged", total / n.shape[axis])):
-            if _agree(a, np.broadcast_to(spread, n.shape), max_abs(spread)):
+            if agree(a, np.broadcast_to(spread, n.shape)):
                 return Diagnosis("axis summed twice", f"it is {label} over axis {axis} once too often")
     for axis in range(n.ndim):
         offset = a - n
         spread = np.broadcast_to(np.mean(offset, axis=axis, keepdims=True), n.shape)
-        if n.shape[axis] > 2 and _agree(offset, spread, max_abs(offset)):
+        if n.shape[axis] > 2 and agree(offset, spread):
             return Diagnosis("term missing", f"it is off by a constant along axis {axis}: is a mean over it missing?")
     return None
 
@@ -205,17 +221,18 @@ def _heads(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
         return None
     split = (*n.shape[:-1], heads, n.shape[-1] // heads)
     for shift in range(1, heads):
-        if _agree(a, np.roll(n.reshape(split), shift, axis=-2).reshape(n.shape), max_abs(n)):
+        if agree(a, np.roll(n.reshape(split), shift, axis=-2).reshape(n.shape)):
             return Diagnosis("heads exchanged", f"head h holds what belongs to head h − {shift}: cross-talk")
     if n.ndim >= 2:
         mixed = np.swapaxes(n.reshape(split), -3, -2).reshape(n.shape)
-        if _agree(a, mixed, max_abs(n)):
+        if agree(a, mixed):
             return Diagnosis("heads merged wrongly", "heads were merged without moving the head axis back")
     return None
 
 
-def _agree(x: HostArray, y: HostArray, size: float) -> bool:
-    return x.shape == y.shape and bool(np.all(np.abs(x - y) <= AGREES * max(size, 1e-300)))
+def agree(x: HostArray, y: HostArray, size: float = 0.0) -> bool:
+    """Whether two arrays are the same, to the rounding of numbers of y's size, or of this one if it is larger."""
+    return x.shape == y.shape and bool(np.all(np.abs(x - y) <= AGREES * max(size, max_abs(y), 1e-300)))
 
 
 def _listed(rows: set[int]) -> str:

@@ -19,16 +19,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from npformer.check.causes import SearchTarget, repairs_of
-from npformer.check.causes.patterns import names_of
+from npformer.check.causes.patterns import AGREES, agree, by_shape, names_of
 from npformer.check.causes.trial import Trial
 from npformer.check.derivations.grammar import Derivation, DerivationLine
 from npformer.check.derivations.point import DerivationPoint, aligned
 from npformer.check.measures import NEGLIGIBLE, max_abs
 from npformer.check.report import RIGHT, WRONG
 from npformer.typing import HostArray, HostArrays
-
-#: Relative: numbers this near are the same.
-ALIKE = 1e-7
 
 
 class LineAtPoint(NamedTuple):
@@ -64,7 +61,7 @@ def _throughout(line: DerivationLine, known: Sequence[Mapping[str, Any]], claims
     for name, factor in itertools.product(sorted(line.uses.intersection(arrays)), arrays if line.of else ()):
         with contextlib.suppress(ValueError):
             values = [{**each, name: each[name] * each[factor]} for each in known]
-            if all(_alike(np.asarray(c.point.evaluate(line, v)), c.truth) for c, v in zip(claims, values, strict=True)):
+            if all(agree(np.asarray(c.point.evaluate(line, v)), c.truth) for c, v in zip(claims, values, strict=True)):
                 return f"with {name} * {factor} in the place of {name} it is right"
     return ""
 
@@ -87,15 +84,16 @@ def _seen(derivation: Derivation, line: DerivationLine, claims: Sequence[LineAtP
     """What the numbers themselves tell."""
     if isinstance(line.of, tuple):
         a, b = line.of
-        is_total = all(_alike(x, aligned(p.total(a, b), np.shape(p.values[a]), own=True)) for p, x, *_ in claims)
+        is_total = all(agree(x, aligned(p.total(a, b), np.shape(p.values[a]), own=True)) for p, x, *_ in claims)
         means = f"{line.name} holds all else that {a}'s line uses"
         return [f"this is the total derivative of {a} by {b}; {means}"] if is_total else []
     if any(a.shape != n.shape for _, a, n, _ in claims):
-        return _shapes(line, claims)
+        found = {by_shape(a, n) for _, a, n, _ in claims}
+        return [f"{line.name} {each.text}" for each in found if each] if len(found) == 1 else []
     alone = [
         f"{line.name} is d{user.name} alone: the factor ∂{user.name}/∂{line.of} is missing"
         for user in derivation.users(str(line.of))
-        if all(_alike(a, point.truth(user.name)) for point, a, *_ in claims)
+        if all(agree(a, point.truth(user.name)) for point, a, *_ in claims)
     ]
     return _ways(derivation, line, claims) or alone or _own_entries(line, claims)
 
@@ -132,7 +130,7 @@ def _fit(a: HostArray, ways: Sequence[HostArray]) -> dict[int, float]:
         return {}
     matrix = np.stack([ways[i].ravel() for i in own], axis=1)
     solved, _, rank, _ = np.linalg.lstsq(matrix, a.ravel(), rcond=1e-6)
-    is_sum = rank == len(own) and max_abs(matrix @ solved - a.ravel()) <= ALIKE * max(max_abs(a), 1e-3 * scale)
+    is_sum = rank == len(own) and max_abs(matrix @ solved - a.ravel()) <= AGREES * max(max_abs(a), 1e-3 * scale)
     return dict(zip(own, map(float, solved), strict=True)) if is_sum else {}
 
 
@@ -142,27 +140,13 @@ def _own_entries(line: DerivationLine, claims: Sequence[LineAtPoint]) -> list[st
 
     def is_own(point: DerivationPoint, later: str, a: HostArray) -> bool:
         own = aligned(point.total(later, of), np.shape(point.values[later]), own=True)
-        return a.size > 1 and own.shape == a.shape and _alike(a, np.asarray(point.truth(later) * own))
+        return a.size > 1 and own.shape == a.shape and agree(a, np.asarray(point.truth(later) * own))
 
     for later in (each.name for each in claims[0].point.after(of)):
         if all(is_own(point, later, a) for point, a, *_ in claims):
             return [f"{line.name} takes only each entry's own share of {later}: an entry of {of} changes other entries "
                     f"of {later}, too, and their shares are missing"]  # fmt: skip
     return []
-
-
-def _shapes(line: DerivationLine, claims: Sequence[LineAtPoint]) -> list[str]:
-    """What a claim of another shape lacks."""
-    for axis, keep in itertools.product(range(max(a.ndim for _, a, *_ in claims)), (True, False)):
-        if all(axis < a.ndim and _alike(a.sum(axis=axis, keepdims=keep), n) for _, a, n, _ in claims):
-            return [f"{line.name} has to be summed over axis {axis}: .sum(axis={axis}, keepdims={keep})"]
-    if all(a.size == n.size and _alike(a.reshape(n.shape), n) for _, a, n, _ in claims):
-        return [f"the numbers of {line.name} are right, in another shape: is keepdims=True missing, or too much?"]
-    return [f"{line.name} is right but transposed"] if all(_alike(a.T, n) for _, a, n, _ in claims) else []
-
-
-def _alike(x: HostArray, y: HostArray) -> bool:
-    return x.shape == y.shape and max_abs(x - y) <= ALIKE * max_abs(y)
 
 
 def _repair(derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]], claims: Sequence[LineAtPoint]) -> str:
@@ -196,8 +180,8 @@ def _change(
 
     def verdicts(here: Any) -> Mapping[str, str]:
         found, truth = run(here.number)[name], truths[here.number][name]
-        size = max(max_abs(truth), NEGLIGIBLE * claims[here.number].point.largest)
-        return {name: RIGHT if found.shape == truth.shape and max_abs(found - truth) <= ALIKE * size else WRONG}
+        size = NEGLIGIBLE * claims[here.number].point.largest
+        return {name: RIGHT if agree(found, truth, size) else WRONG}
 
     heres: Any = [SimpleNamespace(number=i, tensors=truth, symmetric=lambda g: g) for i, truth in enumerate(truths)]
     around = SearchTarget(heres[0], (), truths[:1], {}, {name}, lambda: heres[1:], verdicts)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.causes.mutants import Mutant, mutants
-from npformer.check.causes.patterns import NUMBERS, Clues, by_pattern, names_of
+from npformer.check.causes.patterns import NUMBERS, Clues, agree, by_pattern, by_shape, names_of
 from npformer.check.measures import max_abs
 from npformer.check.report import Claim
 from npformer.io.child.values import as_tuple
@@ -27,7 +27,6 @@ from npformer.lab.grader.tree import named
 
 Hints = Sequence[str]
 SHAPES = ("shape", "mismatch", "broadcast", "dimension", "axis", "size")  # words of errors of shapes
-ALIKE = 1e-7  # of the largest number: the tolerance between a mistake's numbers and its formula's
 #: Of two factors what shows and what is wrong.
 SCALED = {
     "−1": ("{} has the right numbers with the opposite sign.", "A minus sign is too many, or missing."),
@@ -194,18 +193,12 @@ def _shape(wrong: Wrong) -> Fault | None:
     if not bad:
         return None
     came, right, gradient = bad[0].claimed, bad[0].truth, wrong.gradient
-    cause, hint = "wrong shape", f"{gradient} has the shape {came.shape}, expected {right.shape}."
-    if came.ndim == 2 and _agree(came.T, right):
-        cause, hint = "transposed", f"{gradient} is right but transposed."
-    elif came.size == right.size and _agree(came.reshape(right.shape), right):
-        cause = "right numbers in another shape"
-        hint = f"The numbers of {gradient} are right; only a reshape is missing."
-    elif came.ndim > right.ndim and _agree(came.sum(axis=tuple(range(came.ndim - right.ndim))), right):
-        cause, hint = "axes not summed", f"{gradient} still has axes that {gradient[1:]} does not have: sum over them."
-    elif came.ndim < right.ndim:
-        cause, hint = "summed too far", f"{gradient} has lost an axis: one sum too many, or over too many axes."
+    cause, what = "wrong shape", f"has the shape {came.shape}, expected {right.shape}."
+    if came.ndim < right.ndim:
+        cause, what = "summed too far", "has lost an axis: one sum too many, or over too many axes."
+    cause, what = by_shape(came, right) or (cause, what)
     question = f"{gradient} must have the shape of {gradient[1:]}. Which axes does yours have, in letters?"
-    return _told(wrong, cause, "", question, hint)
+    return _told(wrong, cause, "", question, f"{gradient} {what}")
 
 
 def _mutant(wrong: Wrong) -> Fault | None:
@@ -242,8 +235,7 @@ def _agree(x: Any, y: Any) -> bool:
     """Whether two arrays are equal, for the purpose of recognising a mistake."""
     if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray | np.generic) or x.shape != np.shape(y):
         return False
-    scale = max(max_abs(x), max_abs(np.asarray(y)), 1e-6)
-    return bool(np.all(np.isfinite(x))) and bool(np.all(np.abs(x - y) <= ALIKE * scale))
+    return bool(np.all(np.isfinite(x))) and agree(x, np.asarray(y), max(max_abs(x), 1e-6))
 
 
 def faults_of(
