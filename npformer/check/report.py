@@ -238,11 +238,19 @@ class Report(Displayed):
     def lines(self, columns: int = 80) -> list[str]:
         """The table in so many columns, 60 or more, and its explanations."""
         if self.claims:
-            return [*self.claim_lines(columns), *self.explanations(2, columns)]
-        rows = [line for row in self.rows for line in row.lines(0, columns)]
-        return [table_line(HEADER, 0, columns), *rows, *self.regime_lines(0, columns), *self.explanations(0, columns)]
+            return [*textwrap.wrap(self.name, columns), *self.body(2, columns)]
+        return [table_line(HEADER, 0, columns), *self.body(0, columns)]
 
-    def regime_lines(self, indent: int = 0, columns: int = 80) -> list[str]:
+    def body(self, indent: int, columns: int) -> list[str]:
+        """What stands below the name or the head of the table: rows, regimes, claims, and the remarks."""
+        lines = [line for row in self.rows for line in row.lines(indent, columns)] + self._regimes(indent, columns)
+        margin, width = " " * indent, max((len(claim.name) for claim in self.claims), default=0)
+        texts = [(f"{claim.name:<{width}}  {claim}", " " * (width + 2)) for claim in self.claims]
+        for text, hanging in [*texts, *((text, " " * 4) for text in self.remarks())]:
+            lines += textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin + hanging)
+        return lines
+
+    def _regimes(self, indent: int, columns: int) -> list[str]:
         """A row for each regime: how often each verdict, and the first that is not right, with its reason."""
         margin = " " * indent
         lines = [f"{margin}{'regime':<16} verdicts"] if self.regimes else []
@@ -256,25 +264,6 @@ class Report(Displayed):
             lines += textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin + " " * 17)
         return lines
 
-    def claim_lines(self, columns: int = 80) -> list[str]:
-        """The name, and below it a row for each claim."""
-        width = max(len(claim.name) for claim in self.claims)
-        texts = [f"  {claim.name:<{width}}  {claim}" for claim in self.claims]
-        margin = " " * (width + 4)
-        return [
-            *textwrap.wrap(self.name, columns),
-            *(line for text in texts for line in textwrap.wrap(text, columns, subsequent_indent=margin)),
-        ]
-
-    def explanations(self, indent: int = 0, columns: int = 80) -> list[str]:
-        """The remarks, each wrapped at so many columns."""
-        margin = " " * indent
-        return [
-            line
-            for text in self.remarks()
-            for line in textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin + "    ")
-        ]
-
     def remarks(self) -> list[str]:
         """Each diagnosis, once for all its tensors; then how many claims hold, problems and notes."""
         by_text: dict[str, list[str]] = {}
@@ -284,7 +273,6 @@ class Report(Displayed):
         texts = [f"{', '.join(tensors)}: {text}" for text, tensors in by_text.items()]
         if self.claims:
             hold, fail = (sum(claim.verdict == verdict for claim in self.claims) for verdict in (HOLDS, FAILS))
-            rest = len(self.claims) - hold - fail
-            texts.append(f"{hold} hold, {fail} do not hold, {rest} do not apply")
+            texts.append(f"{hold} hold, {fail} do not hold, {len(self.claims) - hold - fail} do not apply")
         texts += [f"PROBLEM: {problem}" for problem in self.problems]
         return texts + [f"note: {note}" for note in self.notes]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 
 from npformer.backend import Backend, get_backend
 from npformer.backend.numpy.blas import blas_threads, can_set_blas_threads
-from npformer.cli.common import add_device, add_kernels, add_precision, expect_at_least_1
+from npformer.cli.common import add_device, add_kernels, add_precision, expect_at_least_1, finished
 from npformer.errors import ConfigError
 from npformer.io.percent import percent
 from npformer.io.terminal import folded
@@ -69,16 +68,15 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         what = "the parts of a training step" if args.profile else "training steps"
         print(folded(f"{what} of size {args.size} with {backend}", sys.stdout), flush=True)
-    measure: Any = profile_step if args.profile else time_steps
-    measured = measure(preset, backend, args.dropout, budget)
-    if args.json:
-        numbers = _profile_numbers(measured) if args.profile else _times(measured, preset)
-        print(json.dumps(_about(args, backend) | numbers))
+    if args.profile:
+        profile = profile_step(preset, backend, args.dropout, budget)
+        numbers, told = _profile_numbers(profile), _profile_text(profile)
     else:
-        told = _profile_text(measured) if args.profile else _text(measured, preset)
-        size = f"{'size':<{NAMES}}{preset}, dropout {args.dropout:g}"
-        print(folded(f"{told}\n{size}\n{'threads':<{NAMES}}{_threads(backend, preset)}", sys.stdout, " " * NAMES))
-    return 0
+        times = time_steps(preset, backend, args.dropout, budget)
+        numbers, told = _times(times, preset), _text(times, preset)
+    size = f"{'size':<{NAMES}}{preset}, dropout {args.dropout:g}"
+    text = folded(f"{told}\n{size}\n{'threads':<{NAMES}}{_threads(backend, preset)}", sys.stdout, " " * NAMES)
+    return finished(args, _about(args, backend) | numbers, text)
 
 
 def _threads(backend: Backend, preset: Preset) -> int:

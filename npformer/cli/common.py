@@ -46,11 +46,11 @@ def tell(report: str) -> None:
 def finished(args: argparse.Namespace, document: Any, text: str, ok: bool = True, problem: str = "") -> int:
     """Tell a command's result, as JSON where --json asks for it. Returns the exit code: 1 unless ok.
 
-    problem: goes to standard error beside the text; the JSON says it by itself.
+    No text: nothing is told. problem: goes to standard error beside the text; the JSON says it by itself.
     """
     if args.json:
         print(json.dumps(document))
-    else:
+    elif text:
         tell(text)
         note(problem)
     return 0 if ok else 1

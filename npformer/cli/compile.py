@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import Any
 
 from npformer.backend.select import numba_problem
+from npformer.cli.common import finished
 from npformer.errors import DeviceError
 from npformer.io.seconds import now, since
 
@@ -47,13 +47,11 @@ def run(args: argparse.Namespace) -> int:
         dtypes[dtype] = {"kernels": len(kernels), "compiled": [each.name for each in compiled]}
         lost += sum(not each.is_kept(dtype) for each in kernels)
     folder, seconds = str(usual_folder()), since(began)
-    if args.json:
-        print(json.dumps({"ok": not lost, "folder": folder, "not_kept": lost, "seconds": seconds, "dtypes": dtypes}))
-    else:
-        for dtype, each in dtypes.items():
-            print(f"{dtype}: {each['kernels']} kernels, {len(each['compiled'])} of them compiled now")
-        if not lost:
-            print(f"kept in {folder} ({seconds:.0f} s)")
+    lines = [f"{dtype}: {each['kernels']} kernels, {len(each['compiled'])} of them compiled now"
+             for dtype, each in dtypes.items()]  # fmt: skip
     if lost:
         print(f"npformer: {folder}: expected to keep every kernel there, but {lost} are not kept", file=sys.stderr)
-    return 1 if lost else 0
+    else:
+        lines.append(f"kept in {folder} ({seconds:.0f} s)")
+    told = {"ok": not lost, "folder": folder, "not_kept": lost, "seconds": seconds, "dtypes": dtypes}
+    return finished(args, told, "\n".join(lines), not lost)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,11 +197,9 @@ def _drawn_as(case: Case, backend: Backend) -> dict[str, Any]:
 
 def _section(report: Report, fold: bool) -> str:
     """A check's rows below its name; folded, only its failures or its worst row."""
-    rows = [row for row in report.rows if not row.ok] or [report.worst] if fold else list(report.rows)
+    rows = [row for row in report.rows if not row.ok] or [report.worst] if fold else report.rows
     note = f"  (worst of {len(report.rows)} tensors)" if fold and report.ok else ""
-    wide = columns()
-    lines = [line for row in rows for line in row.lines(2, wide)]
-    lines += [*report.regime_lines(2, wide), *report.explanations(2, wide)]
+    lines = replace(report, rows=tuple(rows)).body(2, columns())
     return "\n".join([folded(report.name + note, sys.stdout, hanging="    "), *lines])
 
 

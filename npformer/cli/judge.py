@@ -12,7 +12,7 @@ from npformer.check.kernels.files import KernelTask, tasks_of
 from npformer.check.kernels.judging import VERDICTS, judged
 from npformer.check.report import NOT_TRIED, RIGHT
 from npformer.check.rounding.formats import FORMATS
-from npformer.cli.common import tell
+from npformer.cli.common import finished, tell
 from npformer.errors import ConfigError, DataError
 from npformer.io.child_process import Limits
 from npformer.io.output_files import OWN_JSON, expect_place, write_file
@@ -75,11 +75,7 @@ def run(args: argparse.Namespace) -> int:
         if args.out is not None:
             write_file(args.out, "--out", json.dumps(_document(rows), separators=(",", ":")).encode())
     result = _document(rows)
-    if args.json:
-        print(json.dumps(result))
-    elif len(rows) > 1:
-        tell(_table(rows))
-    return 0 if result["ok"] else 1
+    return finished(args, result, _table(rows) if len(rows) > 1 else "", result["ok"])
 
 
 def _document(rows: list[dict[str, Any]]) -> dict[str, Any]:
