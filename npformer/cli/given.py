@@ -24,9 +24,7 @@ def options_from_args(args: argparse.Namespace, in_slots: bool = False) -> dict[
 
     in_slots: for several processes, which need slots.
     """
-    sections: dict[str, dict[str, Any]] = (
-        read_toml(args.config, SECTIONS) if args.config else {section: {} for section in SECTIONS}
-    )
+    sections: dict[str, dict[str, Any]] = read_toml(args.config, SECTIONS) if args.config else changes_of(())
     changes = changes_of(args.set)
     if args.data is not None or "file" in changes["data"]:
         sections["data"].pop("sha256", None)  # of the file that --config names

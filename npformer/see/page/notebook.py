@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from typing import Any
 
-from npformer.check.report import FAILS, HEADER, HOLDS, NOT_APPLICABLE, RIGHT, WRONG, Report
+from npformer.check.report import HEADER, Claim, Report, Row
 from npformer.io.printable import escaped, visible
 from npformer.layers import Layer
 from npformer.layers.tree import HEADER as PARTS
@@ -34,8 +34,6 @@ _STYLE = (
     ".npformer .wrong{color:#fff;background:#a3141f}.npformer .unclear{color:#fff;background:#7a3e00}"
     ".npformer .quiet{font-weight:400;padding:0}</style>"
 )
-#: Verdict -> how it is marked; any other one as unclear.
-_MARKS = {RIGHT: "right", HOLDS: "right", WRONG: "wrong", FAILS: "wrong", NOT_APPLICABLE: "quiet"}
 
 
 @singledispatch
@@ -47,10 +45,10 @@ def html_of(thing: Any) -> str:
 @html_of.register
 def _(report: Report) -> str:
     if report.claims:
-        claims = [[th(claim.name), _verdict(claim.verdict, claim.notes)] for claim in report.claims]
+        claims = [[th(claim.name), _verdict(claim)] for claim in report.claims]
         return _shown(report.name, ("claim", "verdict"), claims, report.remarks())
     head = ("tensor", "shape", "elements", *HEADER[3:])
-    rows = [[th(row.tensor), *map(td, row.cells()[1:]), _verdict(row.verdict, row.notes)] for row in report.rows]
+    rows = [[th(row.tensor), *map(td, row.cells()[1:]), _verdict(row)] for row in report.rows]
     return _shown(report.name, head, rows, report.remarks(), "report")
 
 
@@ -85,9 +83,10 @@ def framed(page: str, title: str) -> str:
     )
 
 
-def _verdict(verdict: str, notes: str = "") -> str:
-    mark = f'<b class="{_MARKS.get(verdict, "unclear")}">{escaped(verdict)}</b>'
-    return f"<td>{mark}{escaped(f': {notes}') if notes else ''}</td>"
+def _verdict(one: Row | Claim) -> str:
+    kind = "right" if one.ok else "wrong" if one.fails else "unclear" if one.applies else "quiet"
+    notes = f": {one.notes}" if one.notes else ""
+    return f'<td><b class="{kind}">{escaped(one.verdict)}</b>{escaped(notes)}</td>'
 
 
 def _shown(
