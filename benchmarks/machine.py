@@ -11,7 +11,8 @@ import sys
 from contextlib import suppress
 
 from benchmarks.harness import ROOT
-from npformer.cli.doctor import blas_name, cores
+from npformer.cli.doctor import blas_name
+from npformer.engine.thread_pool import cores
 
 PACKAGES = ("npformer", "numpy", "numba", "torch")
 CUPY = ("cupy", "cupy-cuda12x", "cupy-cuda13x")  # one package, several names

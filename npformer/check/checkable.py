@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -150,6 +151,12 @@ def unwrapped(function: Any) -> Any:
 def is_ours(function: Any) -> bool:
     """Whether a function is defined in npformer."""
     return str(getattr(function, "__module__", "")).startswith("npformer.")
+
+
+def listed(text: str, name: str) -> str:
+    """The name of a text that no file holds, under which ``inspect`` and tracebacks find it from here on."""
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    return name
 
 
 def tree_of(function: Any) -> tuple[ast.Module, int]:

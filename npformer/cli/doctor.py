@@ -17,6 +17,7 @@ from npformer.backend import cupy_problem, get_backend
 from npformer.backend.numpy.blas import blas_core, blas_threads
 from npformer.backend.select import auto_kernels, numba_problem
 from npformer.cli.common import finished
+from npformer.engine.thread_pool import cores
 from npformer.extras import install
 from npformer.io.terminal import GREEN, RED, YELLOW, columns, paint
 from npformer.run.conditions import THREAD_VARIABLES
@@ -118,11 +119,6 @@ def _mkl(problem: str | None) -> str:
     from npformer.engine.numba.intel import intel
 
     return f"{version}, not used: {intel().problem}" if intel().problem else version
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def blas_name() -> str:

@@ -12,7 +12,7 @@ from npformer.backend.numpy import CAREFUL
 from npformer.backend.numpy.blas import one_blas_thread
 from npformer.engine.engine import FastEngine
 from npformer.engine.numpy_adam import adam_update
-from npformer.engine.thread_pool import ThreadPool
+from npformer.engine.thread_pool import ThreadPool, cores
 
 MOST_THREADS = 8  # with more, threads mostly wait for Python's global interpreter lock
 
@@ -46,9 +46,8 @@ def with_engine(backend: Backend, kernels: str, threads: int | None) -> Backend:
 
 def default_threads() -> int:
     """One thread per core that this process may use, fewer if the environment limits BLAS, at most MOST_THREADS."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limits = (os.environ.get(name, "") for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"))
-    return max(1, min([cores, MOST_THREADS, *(int(limit) for limit in limits if limit.isdigit())]))
+    return max(1, min([cores(), MOST_THREADS, *(int(limit) for limit in limits if limit.isdigit())]))
 
 
 @cache

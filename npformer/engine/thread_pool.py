@@ -21,6 +21,11 @@ from npformer.backend.numpy.blas import one_blas_thread
 Job = Callable[[], Any]
 
 
+def cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _nothing() -> None:
     """The job of a task that is done."""
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
-import linecache
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -27,7 +26,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from npformer.check.causes.nodes import sites
-from npformer.check.checkable import tree_of
+from npformer.check.checkable import listed, tree_of
 
 Function = Callable[..., Any]
 _numbers = itertools.count()
@@ -208,9 +207,8 @@ def _code(function: Function, code: CodeType) -> CodeType:
 
 def _compiled(function: Function, tree: ast.Module) -> CodeType:
     """The code of a tree, whose text ``inspect`` finds."""
-    text, name = ast.unparse(tree), f"<mutant {next(_numbers)} of {function.__name__}>"
-    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
-    return compile(text, name, "exec")
+    text = ast.unparse(tree)
+    return compile(text, listed(text, f"<mutant {next(_numbers)} of {function.__name__}>"), "exec")
 
 
 def _built(function: Function, code: CodeType, instead: Mapping[str, Any] | None = None) -> Any:

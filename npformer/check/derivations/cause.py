@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import itertools
-import linecache
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import FunctionType, SimpleNamespace
@@ -21,6 +20,7 @@ import numpy as np
 from npformer.check.causes import SearchTarget, repairs_of
 from npformer.check.causes.patterns import AGREES, agree, by_shape, names_of
 from npformer.check.causes.trial import Trial
+from npformer.check.checkable import listed
 from npformer.check.derivations.grammar import Derivation, DerivationLine
 from npformer.check.derivations.point import DerivationPoint, aligned
 from npformer.check.measures import NEGLIGIBLE, max_abs
@@ -210,8 +210,6 @@ def _made(lines: Sequence[DerivationLine], known: Iterable[str]) -> FunctionType
         rows[line.number - 1] = f" {line.name} = {ast.unparse(line.value)}"
     rows[-1] += f"; return {lines[-1].name}"  # on the same line, so that a change of what is returned is one of it
     text = "\n".join(rows) + "\n"
-    file = f"<derivation {hash(text)}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     scope: dict[str, Any] = {"np": np, "partial": None}
-    exec(compile(text, file, "exec"), scope)
+    exec(compile(text, listed(text, f"<derivation {hash(text)}>"), "exec"), scope)
     return cast(FunctionType, scope["derived"])

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from npformer.engine.numba.kernel_folder import VARIABLE, place
+from npformer.engine.thread_pool import cores
 from npformer.io.progress_bar import Bar, say
 from npformer.io.seconds import now, since
 from npformer.io.terminal import in_notebook, is_terminal
@@ -34,11 +35,6 @@ def compile_several(kernels: Sequence[Any], dtype: str) -> None:
             if not kernel.load(dtype):
                 kernel.compile(dtype)
                 progress.done(kernel.name)
-
-
-def cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _compile_in_processes(names: Sequence[str], dtype: str, progress: Progress) -> None:

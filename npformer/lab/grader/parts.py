@@ -10,7 +10,6 @@ a learner's file stands for the exercises before it.
 from __future__ import annotations
 
 import inspect
-import linecache
 import re
 import sys
 import textwrap
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from npformer.check.checkable import listed
 from npformer.functional import OPERATIONS, Operation, heads
 
 Function = Callable[..., Any]
@@ -143,10 +143,8 @@ def _texts() -> Iterator[str]:
 
 #: The text of every function, with those that it alone calls before it.
 TEXTS = {re.findall(r"^def ([a-z]\w+)", text, re.M)[-1]: text for text in _texts()}
-_FILE = f"<{__name__}>"
 _whole = f"{imports(_NUMPY_HAS_NO_ERF)}\n\n\n" + "\n\n\n".join(TEXTS.values())
-linecache.cache[_FILE] = (len(_whole), None, _whole.splitlines(keepends=True), _FILE)  # for inspect.getsource
 _functions: dict[str, Any] = {}
-exec(compile(_whole, _FILE, "exec"), _functions)
+exec(compile(_whole, listed(_whole, f"<{__name__}>"), "exec"), _functions)
 #: The functions.
 FUNCTIONS: dict[str, Function] = {name: _functions[name] for name in TEXTS}

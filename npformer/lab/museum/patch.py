@@ -14,7 +14,6 @@ import ast
 import importlib
 import inspect
 import itertools
-import linecache
 import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from types import FunctionType
 from typing import Any
 
 from npformer.backend import Backend, get_backend
+from npformer.check.checkable import listed
 from npformer.errors import ConfigError
 from npformer.lab.mistake import Edit, EditError, replaced
 
@@ -122,8 +122,7 @@ def _compiled(target: str, edits: list[Edit], first: str = "") -> FunctionType:
     """The edited function, with ``first`` as its first line, compiled in the namespace of its module."""
     original = function_at(target)
     source = _edited(target, edits)[1]
-    file = f"<museum {next(_numbers)}: {target}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)  # for tracebacks
+    file = listed(source, f"<museum {next(_numbers)}: {target}>")
     tree = ast.parse(source)
     definition: Any = tree.body[0]
     definition.body[:0] = ast.parse(first).body
