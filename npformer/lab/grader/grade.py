@@ -21,7 +21,7 @@ from npformer.lab.grader.grading import (
     conduct_findings,
     forward_findings,
 )
-from npformer.lab.grader.line_by_line import ComparedLines, lines_of
+from npformer.lab.grader.line_by_line import lines_of
 from npformer.lab.grader.runner import LearnerRun, run
 from npformer.lab.grader.source import LearnerFile, exercises_in, read_source, refusal
 
@@ -37,7 +37,7 @@ class Grade(Judged):
     verdict: str  # RIGHT, WRONG or NOT_BEGUN
     findings: Sequence[Claim]
     faults: Sequence[Fault] = ()  # why it is not right, the first thing to see to first
-    lines: ComparedLines | None = None  # of a wrong backward whose forward is the template's: the first wrong line
+    lines: Sequence[Claim] = ()  # of a wrong backward whose forward is the template's: the first wrong line
     printed: str = ""
     warnings: Sequence[dict[str, Any]] = ()
 
@@ -66,12 +66,14 @@ def grade_exercise(exercise: Exercise, source: LearnerFile, beside: Sequence[Exe
     findings += [*conduct_findings(exercise, outcomes), *stopped]
     wrong = {finding.name.partition(".")[0] for finding in findings if not finding.ok}
     faults: list[Fault] = []
-    verdict, lines = RIGHT if findings and not wrong else WRONG, None
+    lines: list[Claim] = []
+    verdict = RIGHT if findings and not wrong else WRONG
     if outcomes and all(outcome.failure.get("type") == BLANK for outcome in outcomes) and not stopped:
         verdict = NOT_BEGUN
     elif verdict == WRONG:
         faults = list(faults_of(exercise, source, outcomes, findings))
-        lines = lines_of(exercise, source, outcomes[0]) if wrong and wrong <= set(exercise.gradients) else None
+        if wrong and wrong <= set(exercise.gradients):
+            lines = lines_of(exercise, source, outcomes[0])
     warned = [] if happened.ended else happened.warnings
     return Grade(exercise, verdict, findings, faults, lines, happened.printed, warned)
 

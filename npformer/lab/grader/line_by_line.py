@@ -10,12 +10,13 @@ import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from npformer.check.derivations.point import measured
 from npformer.check.measures import max_abs
+from npformer.check.report import RIGHT, WRONG, Claim
 from npformer.io.child.values import as_tuple
 from npformer.lab.grader.exercises import Exercise, ExerciseCase
 from npformer.lab.grader.grading import Result
@@ -27,26 +28,21 @@ from npformer.typing import HostArray
 NEAR = 1e-6
 
 
-class ComparedLines(NamedTuple):
-    """The names that were compared, in the order of their lines; the first wrong one is the last, and has its line."""
-
-    compared: tuple[str, ...]
-    line: int  # or 0
-    on: str  # the case
-
-
-def lines_of(exercise: Exercise, source: LearnerFile, outcome: Result) -> ComparedLines | None:
-    """The comparison on one case; None if the forward is another one than the template's."""
+def lines_of(exercise: Exercise, source: LearnerFile, outcome: Result) -> list[Claim]:
+    """The comparison on one case; empty if the forward is another one than the template's."""
     if _body(source.tree, exercise.functions[0]) != _given(exercise):
-        return None
+        return []
     return compared(exercise, outcome.case, source.tree, outcome.lines, outcome.returned)
 
 
 def compared(
     exercise: Exercise, case: ExerciseCase, tree: ast.Module, lines: dict[str, tuple[int, Any]], returned: Sequence[Any]
-) -> ComparedLines:
-    """tree: with the backward; lines: name -> (line, encoded value), of it; returned: its results."""
-    forward, names = _Forward(exercise, case), list[str]()
+) -> list[Claim]:
+    """A claim for each name that is compared, in the order of their lines; the first wrong one is the last.
+
+    tree: with the backward; lines: name -> (line, encoded value), of it; returned: its results.
+    """
+    forward, judged = _Forward(exercise, case), list[Claim]()
     results = dict(zip(exercise.gradients, zip(returned, as_tuple(case.gradients), strict=False), strict=False))
     added = set(_added(ast.parse("\n".join(_body(tree, exercise.functions[1])))))
     for name, (line, value) in sorted(lines.items(), key=lambda item: item[1][0]):
@@ -59,10 +55,11 @@ def compared(
         subsets = [set for size in range(1, len(shares)) for set in combinations(shares, size)]
         if name in added and any(_is(value, sum(subset)) for subset in subsets):
             continue  # the share of some lines, to which those of others are added
-        names.append(name)
-        if not _is(value, truth):
-            return ComparedLines(tuple(names), line, case.label)
-    return ComparedLines(tuple(names), 0, case.label)
+        verdict, on = RIGHT if _is(value, truth) else WRONG, f"on “{case.label}”"
+        judged.append(Claim(name, f"the derivative by {name[1:]}", verdict, on, line=line))
+        if verdict == WRONG:
+            break
+    return judged
 
 
 def _is(value: Any, truth: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from npformer.check.report import NOT_BEGUN, RIGHT, WRONG, Claim
@@ -10,7 +11,6 @@ from npformer.io.printable import visible
 from npformer.io.terminal import columns
 from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.grade import Grade
-from npformer.lab.grader.line_by_line import ComparedLines
 from npformer.lab.lessons.lessons import next_step
 
 #: The verdict's words for findings that are not gradients.
@@ -32,7 +32,7 @@ LINES = 8  # lines of the learner's prints
 def report(grade: Grade, level: int, command: str) -> str:
     """The report; level: 1 to 3, a higher hint tells more; command: what to type for more."""
     parts = [verdict(grade), *("\n".join(map(_finding, folded(grade, ok))) for ok in (True, False))]
-    if grade.lines and grade.lines.compared:
+    if grade.lines:
         parts.append(_paragraph("Line by line", _by_line(grade.lines)))
     for fault in grade.faults:
         few = fault.gradients  # of many the last and the number of the others
@@ -80,7 +80,7 @@ def to_dict(grade: Grade, level: int) -> dict[str, Any]:
              "hints": list(fault.hints[:level])}
             for fault in grade.faults
         ],
-        "first_wrong_line": (grade.lines and grade.lines.line) or None,
+        "first_wrong_line": next((claim.line for claim in grade.lines if not claim.ok), None),
         "printed": grade.printed, "warnings": list(grade.warnings),
     }  # fmt: skip
 
@@ -139,13 +139,12 @@ def _block(title: str, lines: list[str]) -> str:
     return "\n".join([f"  {title}", *(_clipped(f"    {line}") for line in lines)]) if lines else ""
 
 
-def _by_line(lines: ComparedLines) -> str:
+def _by_line(lines: Sequence[Claim]) -> str:
     """The first wrong line, and what was compared."""
-    *right, last = lines.compared
-    right = right if lines.line else [*right, last]
-    told = f"on “{lines.on}” " + (f"{_list(right, 'is')} right; " if right else "")
-    if lines.line:
-        return f"{told}the first wrong value is that of {last}, by line {lines.line}: not the derivative by {last[1:]}"
+    right, last = [claim.name for claim in lines if claim.ok], lines[-1]
+    told = f"{last.reason} " + (f"{_list(right, 'is')} right; " if right else "")
+    if not last.ok:
+        return f"{told}the first wrong value is that of {last.name}, by line {last.line}: not {last.meaning}"
     return f"{told}compared are names of the forward with a d before them, and no other line is"
 
 

@@ -1,2 +1,2 @@
 def lines_of(exercise, source, outcome):
-    return None  # npformer grade has it
+    return []  # npformer grade has it
