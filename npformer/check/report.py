@@ -1,7 +1,7 @@
 """The result of a check: its verdicts, its rows, and the report that shows them as text, as JSON and in a notebook.
 
 A row is a gradient's, of ``gradcheck``; an input in a regime, or a size; or a claim: of ``certify``, of a line of a
-derivation, of the tolerance of a test, of a learner's exercise, of a kernel that is judged.
+derivation, of the tolerance of a test, or of a learner's exercise.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Row(Judged):
         verdict = "" if is_short else self.verdict
         text = f"{verdict} ({notes})".strip() if notes else verdict
         margin = " " * (indent + 4)
-        note = textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin) if text else []
+        note = textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin)
         if len(self.tensor) > WIDTHS[0] - indent:
             return [" " * indent + self.tensor, table_line(("", *cells[1:]), indent, columns), *note]
         return [table_line(cells, indent, columns), *note]
