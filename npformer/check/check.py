@@ -26,7 +26,7 @@ from npformer.check.look import CheckOptions, OtherPrecision
 from npformer.check.one_point import at_one_point
 from npformer.check.prepared import Constants, adapted, expect_known, prepared
 from npformer.check.remembered import remembered_bits
-from npformer.check.report import WRONG, Report, Row
+from npformer.check.report import Report, Row
 from npformer.check.subject import BackwardFailed, name_of
 from npformer.check.vacuity import refuse_wide, without_gradients
 from npformer.check.verdict import TOLERANCE
@@ -209,12 +209,12 @@ def _gravity(row: Row) -> tuple[bool, float]:
 
 def _explained(report: Report, target: Any, inputs: Sequence[Any], how: CheckOptions) -> Report:
     """The report of a kernel of low precision. Wrong rows get a cause if the kernel can run in float64."""
-    wrong = {row.tensor for row in report.rows if row.verdict == WRONG}
+    wrong = {row.tensor for row in report.wrong}
     if not how.why or not wrong or how.precision == "float64":
         return report
     exact = [x.astype(np.float64) if isinstance(x, np.ndarray) and is_float(x) else x for x in inputs]
     try:
-        rows = [row for row in at_one_point(target, exact, how).rows if row.verdict == WRONG and row.tensor in wrong]
+        rows = [row for row in at_one_point(target, exact, how).wrong if row.tensor in wrong]
     except Exception:  # it computes in its own precision, whatever its inputs
         return report
     return report.changed({row.tensor: {"cause": row.cause, "diagnosis": row.diagnosis} for row in rows})

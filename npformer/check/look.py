@@ -144,7 +144,7 @@ def rows_of(
 
 def _confirmed(report: Report, repeats: list[Repeats]) -> Report:
     """The report after more runs for what is WRONG."""
-    for k in sorted({row.upstream for row in report.rows if row.verdict == WRONG}):
+    for k in sorted({row.upstream for row in report.wrong}):
         repeats[k].run(repeats[k].runs + CONFIRMING)
     return without_verdict(report, *repeats)
 

@@ -36,7 +36,7 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: CheckOptions) -> Repor
         return report
     if any(row.cause == IGNORED for row in report.rows):
         return report
-    if how.why and "not deterministic" not in str(report.problems) and any(r.verdict == WRONG for r in report.rows):
+    if how.why and "not deterministic" not in str(report.problems) and report.wrong:
         from npformer.check.causes.diagnosis import diagnosed  # its modules are loaded only if they are needed
 
         report = diagnosed(checked, look, how)
@@ -47,7 +47,7 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: CheckOptions) -> Repor
 
 def without_ignored(look: Look, checked: Subject, how: CheckOptions) -> Look:
     """The look, whose wrong rows say so if all would be right but for an output whose gradient backward ignores."""
-    wrong, count = [row for row in look.report.rows if row.verdict == WRONG], len(look.upstreams[0])
+    wrong, count = look.report.wrong, len(look.upstreams[0])
     if not wrong or count < 2:
         return look
     alone = (silenced(look.upstreams[0], set(range(count)) - {i}) for i in range(count))

@@ -208,6 +208,11 @@ class Report(Displayed):
         return {claim.name: claim for claim in self.claims}[name]
 
     @property
+    def wrong(self) -> list[Row]:
+        """The rows that are accused."""
+        return [row for row in self.rows if row.fails]
+
+    @property
     def worst(self) -> Row:
         """The row with the largest error, one that is not right before all others."""
         return max(self.rows, key=lambda row: (not row.ok, row.scaled_error))

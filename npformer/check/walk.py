@@ -67,7 +67,7 @@ def _told(
         return report
     first = next(one for one in tried if one.fails)
     why = check(failing.values, replace(how, options=failing.options, allow_length_one=True, in_regime=True))
-    row = next((row for row in why.rows if row.verdict == WRONG), None)
+    row = next(iter(why.wrong), None)
     cause = f": {row.diagnosis}" if row is not None and row.diagnosis else ""
     what = f"the gradient of {first.tensor}{cause}" if first.verdict == WRONG else first.note
     text = f"first {first.verdict} in {first}: {what}"

@@ -148,6 +148,10 @@ def _write_page(args: argparse.Namespace, right: Trace, place: GradientAddress |
     write_file(args.html, "--html", page.encode())
 
 
+def _of_page(args: argparse.Namespace) -> list[str]:
+    return [] if args.html is None else [f"the page is in {visible(args.html)}: open it in a browser"]
+
+
 def _no_place(tensors: dict[str, Any], what: str) -> str:
     listed = "\n  ".join(f"{name} {tuple(x.shape)}" for name, x in list(tensors.items())[:40])
     more = f"\n  … {len(tensors) - 40} more" if len(tensors) > 40 else ""

@@ -25,7 +25,6 @@ from npformer.check.cases.case import Case
 from npformer.check.cases.catalogue import catalogue
 from npformer.check.causes.mutants import Mutant, mutants
 from npformer.check.measures import largest, max_abs, scale_of
-from npformer.check.report import WRONG
 from npformer.check.subject import Subject
 from npformer.io.progress_bar import watched
 from npformer.typing import HostArrays
@@ -141,7 +140,7 @@ def judge(mutant_case: MutantCase, backend: Backend) -> MutantResult:
         except Exception as error:
             return MutantResult(*named, CRASHED, case.name, "crash", type(error).__name__)
         if report is not None and not report.ok:
-            row = next((row for row in report.rows if row.verdict == WRONG), report.worst)
+            row = next(iter(report.wrong), report.worst)
             return MutantResult(*named, KILLED, case.name, row.cause, row.diagnosis)
         survived = survived or (
             report and MutantResult(*named, SURVIVED, case.name, "", f"{change}, and passed as right")

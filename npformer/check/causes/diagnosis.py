@@ -29,7 +29,7 @@ def diagnosed(checked: Subject, look: Look, how: CheckOptions) -> Report:
     clues = clues_of(checked.target, checked.inputs.mapped(lambda leaf: leaf.value), checked.options)
     report, checked = look.report, plain(checked)
     oracle = Oracle(checked, look.upstreams, look.is_complex)
-    wrong = [row.tensor for row in report.rows if row.verdict == WRONG]
+    wrong = [row.tensor for row in report.wrong]
     small = [row for row in report.rows if row.elements <= MANY_ELEMENTS]
     known = [row.tensor for row in small if not row.by_direction or not row.ok]
     truth = {t: (oracle.every_element(t) if look.directions else look.evidence[t]).truth[0] for t in known}

@@ -13,7 +13,6 @@ import numpy as np
 from npformer.check.adapters.user_file import running
 from npformer.check.check import gradcheck
 from npformer.check.inputs import as_tuple, is_float, like, parameter_names
-from npformer.check.report import WRONG
 from npformer.check.rounding.formats import FORMATS
 from npformer.errors import ConfigError, DataError, NpformerError
 from npformer.typing import HostArray
@@ -115,7 +114,7 @@ def reference_of(path: Path, kernel: Path) -> KernelReference:
         )  # fmt: skip
         if isinstance(target, tuple):
             report = gradcheck(target, *drawn, names=names, constant=constant, explain=False)
-            wrong = [row.tensor for row in report.rows if row.verdict == WRONG]
+            wrong = [row.tensor for row in report.wrong]
             if wrong or report.problems:
                 why = f"its own gradient of {', '.join(wrong)} is not right" if wrong else report.problems[0]
                 raise DataError(f"{path}: expected a reference that is right, but {why}; check it: npf.gradcheck")

@@ -85,8 +85,8 @@ def _judged(task: KernelTask, start: partial[KernelProcess], reports: list[Repor
         if report.problems and all(row.verdict == UNCLEAR and np.isnan(row.analytic) for row in report.rows):
             raise KernelError(report.problems[0])  # there are no gradients to judge
         reports.append(report)
-        g, wrong = run(kernel, one, of.wanted(one)), [row for row in report.rows if row.verdict == WRONG]
-        causes += [f"{OF}{row.tensor} {_what(g[OF + row.tensor], row.note)}" for row in wrong]
+        g = run(kernel, one, of.wanted(one))
+        causes += [f"{OF}{row.tensor} {_what(g[OF + row.tensor], row.note)}" for row in report.wrong]
         causes += report.problems
         if not causes and not kernel.faults and report.ok and (of.regimes or of.sizes != ()):
             walked = check(regimes=of.regimes, sizes=of.sizes)

@@ -24,7 +24,7 @@ import numpy as np
 
 from npformer.check.measures import U, max_abs, rms, terms
 from npformer.check.oracles import COMPLEX_H, Oracle, unit
-from npformer.check.report import UNCLEAR, WRONG, Report, Row
+from npformer.check.report import UNCLEAR, Report, Row
 from npformer.check.rounding.stochastic import Level, Phased, Rounding
 from npformer.check.subject import Subject, Upstream
 from npformer.typing import HostArray, HostArrays
@@ -101,7 +101,7 @@ def _along(direction: HostArray, gradient: HostArray) -> float:
 
 def without_lost_digits(look: Look, checked: Subject, how: CheckOptions) -> Report:
     """The report, in which tensors whose every error rounding explains are CANNOT TELL."""
-    wrong = [row for row in look.report.rows if row.verdict == WRONG]
+    wrong = look.report.wrong
     if not wrong:
         return look.report
     noise = _Noise(look, checked, how.seed)

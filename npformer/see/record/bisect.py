@@ -21,7 +21,7 @@ import numpy as np
 from npformer.check.check import gradcheck
 from npformer.check.inputs import as_tuple
 from npformer.check.oracles import COMPLEX_H
-from npformer.check.report import WRONG, Report
+from npformer.check.report import Report
 from npformer.check.subject import Subject
 from npformer.errors import ConfigError
 from npformer.io.notebook import Displayed
@@ -72,11 +72,10 @@ class Bisection(Displayed):
             margin = "  " * depth
             return fill(text, columns, margin, margin + "    ").split("\n")
 
-        (last, report), lines = self.path[-1], list[str]()
+        (last, report), wrong = self.path[-1], len(self.path[0][1].wrong)
+        lines = filled(f"one cause of {wrong} wrong gradients: {last.name}") if wrong > 1 else []
         for depth, (call, its_report) in enumerate(self.path):
-            wrong = sum(row.verdict == WRONG for row in its_report.rows)
-            lines += filled(f"one cause of {wrong} wrong gradients: {last.name}") if not depth and wrong > 1 else []
-            lines += filled(f"{call.name}: {wrong} of {len(its_report.rows)} gradients wrong", depth)
+            lines += filled(f"{call.name}: {len(its_report.wrong)} of {len(its_report.rows)} gradients wrong", depth)
         lines += ["", *filled(f"the first wrong part is {last.name}:"), *report.lines(columns)]
         if last.parts:
             lines.append("all of its parts are right: it puts them together wrongly")
@@ -109,7 +108,7 @@ def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: An
 def _descend(call: Call, path: list[tuple[Call, Report]], complex_step: bool) -> bool:
     """Add call, and the first wrong part in it, to the path if its gradient is wrong; returns whether it is."""
     report = check_of(call, complex_step)
-    if all(row.verdict != WRONG for row in report.rows):
+    if not report.wrong:
         return False
     path.append((call, report))
     any(_descend(part, path, complex_step) for part in reversed(call.parts))  # stops at the first wrong one
