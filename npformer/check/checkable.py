@@ -12,6 +12,7 @@ import linecache
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from types import MethodType
 from typing import Any
@@ -187,3 +188,11 @@ def unpacked(options: Mapping[str, Any]) -> dict[str, Any]:
     nothing = kind()
     fields = {name: x for name, x in vars(context).items() if x is not getattr(nothing, name)}
     return {name: x for name, x in options.items() if name != "context"} | fields
+
+
+def exchanged(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, those of others' names, or fields of a context of these names, exchanged."""
+    context = options.get("context")
+    fields = vars(context).keys() & others.keys() if is_of_layers(context, "Context") else ()
+    same = {name: others.get(name, x) for name, x in options.items()}
+    return same | ({"context": replace(context, **{name: others[name] for name in fields})} if fields else {})  # type: ignore[type-var]

@@ -8,7 +8,7 @@ returns a gradient for it, a ConstantInput never. Complex arrays are refused.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -59,8 +59,8 @@ class Inputs:
         self.all_names = [f"input {name}" if name in taken else name for name in plain_names]
         self._inputs = [_Input(n, x, list(leaves_of(n, x))) for n, x in zip(self.all_names, inputs, strict=True)]
         self._leaves = [leaf for one in self._inputs for leaf in one.leaves]
-        self._fixed = {n: np.array(x) for n, x in self._leaves if isinstance(x, ConstantInput)}
-        floats = [leaf for leaf in self._leaves if is_inexact(leaf.value) and leaf.name not in self._fixed]
+        self.fixed = {n: np.array(x) for n, x in self._leaves if isinstance(x, ConstantInput)}
+        floats = [leaf for leaf in self._leaves if is_inexact(leaf.value) and leaf.name not in self.fixed]
         self.tensors = {leaf.name: host64(leaf.value, device, leaf.name) for leaf in floats}
         self.none: set[str] = set()  # tensors for which the last backward returned None
         if not self.tensors and not taken:
@@ -75,8 +75,8 @@ class Inputs:
             if leaf.name not in self.tensors and not isinstance(leaf.value, str | None)
         ]
 
-    def placed(self, replaced: HostArrays) -> list[Any]:
-        """The inputs on the device, in new memory."""
+    def placed(self, replaced: Mapping[str, Any]) -> list[Any]:
+        """The inputs on the device, in new memory, some leaves replaced."""
         return self.mapped(lambda leaf: self._place(leaf, replaced))
 
     def mapped(self, change: Callable[[Leaf], Any]) -> list[Any]:
@@ -88,11 +88,12 @@ class Inputs:
         """Each leaf's value by its name, float64 if it is checked."""
         return {leaf.name: self.tensors.get(leaf.name, leaf.value) for leaf in self._leaves}
 
-    def _place(self, leaf: Leaf, replaced: HostArrays) -> Any:
+    def _place(self, leaf: Leaf, replaced: Mapping[str, Any]) -> Any:
         name = leaf.name
-        value = replaced[name] if name in replaced else self.tensors.get(name)
-        if value is None and (value := self._fixed.get(name)) is None:
-            return place(leaf.value, self._device)
+        known = self.tensors if name in self.tensors else self.fixed
+        if name not in known:
+            return place(replaced.get(name, leaf.value), self._device)
+        value: Any = replaced[name] if name in replaced else known[name]
         if type(leaf.value) is float:
             return value.item()
         value = value if isinstance(value, np.ndarray) else np.asarray(value)  # arithmetic makes scalars of shape ()
@@ -110,17 +111,8 @@ class Inputs:
             return placed
         return with_gaps(placed)  # non-contiguous inputs are checked as such
 
-    def changed(self, placed: Sequence[Any], replaced: HostArrays) -> list[str]:
-        """Names of the tensors in placed that have changed since ``placed(replaced)``."""
-        before = dict(self._flat(self.placed(replaced)))
-        return [
-            name
-            for name, value in self._flat(placed)
-            if (name in self.tensors or name in self._fixed)
-            and not np.array_equal(self._device.host(value), self._device.host(before[name]), equal_nan=True)
-        ]
-
-    def _flat(self, placed: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    def flat(self, placed: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+        """(name, value) of each leaf in what was placed."""
         for one, value in zip(self._inputs, placed, strict=True):
             yield from _along(one.name, one.value, value)
 

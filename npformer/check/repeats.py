@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from npformer.check.measures import NEGLIGIBLE, apart, max_abs
-from npformer.check.subject import Subject, Upstream, Watcher
+from npformer.check.subject import Subject, Upstream
 from npformer.io.percent import percent
 from npformer.io.seconds import now, since
 from npformer.typing import Tensors
@@ -31,10 +31,10 @@ class Repeats:
         self.runs, self.noise, self.worst = 1, 0.0, ""
         self.faulty: set[str] = set()
 
-    def once(self, watcher: Watcher | None = None) -> None:
+    def once(self) -> None:
         """Run once more; one run in eight finds other numbers in memory that was never written."""
         vars(self._checked)["litter"] = self.runs + 0.5 if self.runs % 8 == 1 else None
-        again = self._checked.gradients(self._upstream, watcher=watcher)
+        again = self._checked.gradients(self._upstream)
         vars(self._checked)["litter"] = None
         self.runs += 1
         for name, first in self._gradients.items():

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from npformer.backend import Device, NumpyDevice, Pair, get_backend
-from npformer.check.checkable import COMPLEX, is_cupys, is_inexact, within
+from npformer.check.checkable import COMPLEX, exchanged, is_cupys, is_inexact, within
 from npformer.check.inputs import Inputs, as_tuple, host64, host_copies, like, place
 from npformer.check.measures import with_gaps
 from npformer.errors import ConfigError, DTypeError, ProcessError, ShapeError
@@ -26,9 +26,14 @@ Upstream = tuple[HostArray, ...]
 NOTHING_REPLACED: Tensors = MappingProxyType({})
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
-#: A watcher's arguments after a backward: the present inputs, the present upstream gradient, and a function
-#: that runs the backward again on the same cache.
-Watcher = Callable[[Sequence[Any], Upstream, Callable[[], HostArrays]], None]
+
+class Call(NamedTuple):
+    """A forward, with what it was given and what it returned."""
+
+    inputs: list[Any]
+    options: dict[str, Any]
+    y: Any
+    cache: Any
 
 
 class BackwardFailed(Exception):
@@ -79,7 +84,7 @@ class Subject:
             on_gpu = any(map(is_cupys, within(inputs, options)))
             device = of_target or (get_backend("cupy", kernels="plain").device if on_gpu else NumpyDevice())
         self.options = {name: place(value, device) for name, value in options.items()}
-        self.device, self._dtype = device, dtype
+        self.device, self.dtype = device, dtype
         self.litter: float | None = None  # what memory holds that is freed just before a backward, for ``np.empty``
         self.kinds: list[str] = []  # dtypes of the outputs, after the first forward
         self.silent: dict[int, str] = {}  # outputs that want no gradient, by their position, and who says so
@@ -103,12 +108,12 @@ class Subject:
         """Whether the target is a pair of functions."""
         return isinstance(self.target, Pair)
 
-    def of(self, target: Any, dtype: str | None = None) -> Subject:
+    def of(self, target: Any, dtype: str | None = None) -> Self:
         """Another target at the same inputs and options."""
         inputs = self.inputs.mapped(lambda leaf: leaf.value)
         structure = dict.fromkeys(self.symmetric_names, "symmetric")
-        return Subject(
-            target, inputs, self.options, self.device, self._names, dtype or self._dtype, structure=structure or None
+        return type(self)(
+            target, inputs, self.options, self.device, self._names, dtype or self.dtype, structure=structure or None
         )
 
     @property
@@ -119,9 +124,9 @@ class Subject:
         self, inputs: Sequence[Any], options: Mapping[str, Any], moved: Callable[[HostArray], HostArray]
     ) -> Subject:
         """The same target with other inputs, options and parameters."""
-        other = Subject(self.target, inputs, options, self.device, self._names, self._dtype, moved=False)
+        other = Subject(self.target, inputs, options, self.device, self._names, self.dtype, moved=False)
         other._points = {key: moved(x) for key, x in self._points.items()}
-        with other._parameters_as(self._dtype):
+        with other._parameters_as(self.dtype):
             other._values = {name: host64(p.data, self.device) for name, p in self.parameters.items()}
         other.symmetric_names = self.symmetric_names
         return other
@@ -153,8 +158,8 @@ class Subject:
         Raises ConfigError if none is of floating-point numbers, DTypeError if one is complex for real tensors.
         """
         replaced = self._at(replaced)
-        with self._with(replaced):
-            every = host_copies(self._forwarded(replaced)[1], self.device)
+        with self.at(replaced):
+            every = host_copies(self.forward(replaced).y, self.device)
         self.kinds = [str(y.dtype) for y in every]
         outputs = tuple(every[i] for i in self.kept)
         if not outputs:
@@ -164,57 +169,57 @@ class Subject:
             raise DTypeError(COMPLEX)
         return outputs
 
-    def gradients(
-        self,
-        upstream: Upstream,
-        replaced: Tensors = NOTHING_REPLACED,
-        watcher: Watcher | None = None,
-    ) -> HostArrays:
+    def gradients(self, upstream: Upstream, replaced: Tensors = NOTHING_REPLACED) -> HostArrays:
         """The analytic gradient of each tensor, given that of each output; both have the shape of what they are of.
 
         Raises BackwardFailed for whatever the backward raises, but for what says that it cannot be checked like this.
         """
         replaced = self._at(replaced)
-        with self._with(replaced):
-            placed, y, cache = self._forwarded(replaced)
-            dy = self._upstream(y, upstream)
+        with self.at(replaced):
+            call = self.forward(replaced)
+            dy = self.upstream(call.y, upstream)
             if self.litter is not None:
                 for x in self.tensors.values():  # NumPy keeps up to 7 small blocks of a size
                     [np.full(x.shape, self.litter) for _ in range(8 if x.nbytes < 1024 else 2)].clear()
-            try:
-                gradients = self._pulled(dy, cache)
-            except (ConfigError, DTypeError, ProcessError):
-                raise  # the target is not one that can be checked like this
-            except Exception as error:
-                raise BackwardFailed(self, error) from error
-            if watcher is not None:
-                again = lambda: self._pulled(self._upstream(y, upstream), cache)  # noqa: E731
-                parts = zip(as_tuple(y), as_tuple(dy), strict=True)
-                watcher(placed, tuple(np.array(self.device.host(d)) for part, d in parts if _is_kept(part)), again)
-        return gradients
+            return self.backward(dy, call.cache)
 
     def call(self, upstream: Upstream) -> tuple[Any, Any]:
         """(dy, cache): the arguments of backward."""
-        _, y, cache = self._forwarded({})
-        return self._upstream(y, upstream), cache
+        call = self.forward()
+        return self.upstream(call.y, upstream), call.cache
 
     def again(self, dy: Any, cache: Any) -> HostArrays:
         """The gradients from another backward of a call."""
-        with self._with({}):
-            return self._pulled(dy, cache)
+        with self.at({}):
+            return self.backward(dy, cache)
 
-    def _pulled(self, dy: Any, cache: Any) -> HostArrays:
-        """The gradients of inputs and parameters from one backward."""
-        for owner in self.owners.values():
-            owner.grad = self.device.zeros(owner.data.shape, self._dtype)
-        gradients = self.inputs.named(self.target.backward(dy, cache))
-        for name, parameter in self.parameters.items():
-            grad = parameter.grad
-            gradients[name] = np.zeros(parameter.data.shape) if grad is None else np.array(self.device.host(grad))
+    def backward(self, dy: Any, cache: Any, adds: bool = False) -> HostArrays:
+        """The gradients of inputs and parameters from one backward; adds: to what the parameters have already.
+
+        Raises BackwardFailed for whatever the backward raises, but for what says that it cannot be checked like this.
+        """
+        if not adds:
+            for owner in self.owners.values():
+                owner.grad = self.device.zeros(owner.data.shape, self.dtype)
+        try:
+            gradients = self.inputs.named(self.target.backward(dy, cache))
+        except (ConfigError, DTypeError, ProcessError):
+            raise  # the target is not one that can be checked like this
+        except Exception as error:
+            raise BackwardFailed(self, error) from error
+        gradients |= self.accumulated
         for name, where in self.fixed.items():
             if gradients[name].shape == where.shape:
                 gradients[name][where] = 0
         return self.symmetric(gradients)
+
+    @property
+    def accumulated(self) -> HostArrays:
+        """Copies of the parameters' gradients as they are."""
+        return {
+            name: np.zeros(p.data.shape) if p.grad is None else np.array(self.device.host(p.grad))
+            for name, p in self.parameters.items()
+        }
 
     def _at(self, replaced: Tensors) -> HostArrays:
         """What is replaced, and what is symmetric: it was given in any form."""
@@ -223,13 +228,23 @@ class Subject:
     @contextmanager
     def at_its_point(self) -> Iterator[list[Any]]:
         """Within this context the parameters are the check's; yields the check's inputs."""
-        with self._parameters_as(self._dtype):
+        with self._parameters_as(self.dtype):
             yield self.inputs.placed({})
 
-    def _forwarded(self, replaced: HostArrays) -> tuple[list[Any], Any, Any]:
-        """(inputs as placed, y, cache). Raises ConfigError if forward does not return (y, cache)."""
-        placed = self.inputs.placed(replaced)
-        returned = self.target.forward(*placed, **self.options)
+    def placed(self, replaced: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The inputs in new memory, and the options, some replaced."""
+        others = {name: place(x, self.device) for name, x in replaced.items()} if self.options else {}
+        return self.inputs.placed(replaced), exchanged(self.options, others) if others else self.options
+
+    def forward(self, replaced: Mapping[str, Any] = NOTHING_REPLACED, frozen: bool = False) -> Call:
+        """A forward with the present parameters; inputs, read-only if frozen, and options are replaced by any others.
+
+        Raises ConfigError if forward does not return (y, cache).
+        """
+        inputs, options = self.placed(replaced)
+        if frozen:
+            make_read_only(inputs)
+        returned = self.target.forward(*inputs, **options)
         if not isinstance(returned, tuple) or len(returned) != 2:
             kind = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else type(returned).__name__
             raise ConfigError(
@@ -237,18 +252,18 @@ class Subject:
             )
         if type(returned[0]) is not np.ndarray or returned[0].dtype.kind not in "fc":
             _expect_arrays(returned[0])
-        return placed, *returned
+        return Call(inputs, options, *returned)
 
-    def _upstream(self, y: Any, upstream: Upstream) -> Any:
+    def upstream(self, y: Any, upstream: Upstream) -> Any:
         """dy, in the form of y; zeros for an output that has no gradient."""
         rest = iter(upstream)
         whole = [next(rest) if _is_kept(part) else np.zeros(np.shape(part)) for part in as_tuple(y)]
-        return like(y, [_on(self.device, u, self._dtype) for u in whole])
+        return like(y, [_on(self.device, u, self.dtype) for u in whole])
 
     @contextmanager
-    def _with(self, replaced: Tensors) -> Iterator[None]:
+    def at(self, replaced: Mapping[str, Any] = NOTHING_REPLACED) -> Iterator[None]:
         """Within this context the parameters are the check's, some of them replaced."""
-        dtype = "complex128" if any(np.iscomplexobj(x) for x in replaced.values()) else self._dtype
+        dtype = "complex128" if any(np.iscomplexobj(x) for x in replaced.values()) else self.dtype
         with self._parameters_as(dtype):
             for name in replaced.keys() & self.parameters.keys():
                 self.parameters[name].data[...] = self.device.array(replaced[name], dtype)
@@ -296,6 +311,13 @@ def _symmetric(tensors: HostArrays, structure: str | Mapping[str, str]) -> froze
         if name not in square:
             raise ShapeError(f"{name}: expected square matrices, got {tensors[name].shape}; it cannot be symmetric")
     return frozenset(wanted)
+
+
+def make_read_only(arrays: Iterable[Any]) -> None:
+    """Make these arrays read-only, those on the host."""
+    for x in within(*arrays):
+        if isinstance(x, np.ndarray):
+            x.flags.writeable = False
 
 
 def _is_kept(y: Any) -> bool:

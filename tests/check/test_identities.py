@@ -103,9 +103,9 @@ def a_norm_and_its_readers_exchange_a_factor(x, d):
 
 def step(case, backend):
     """Tensors and gradients of one forward and backward, by name."""
-    probe = Probe(case.build(backend), case.inputs, case.options, backend.device)
+    probe = Probe(case.build(backend), case.inputs, case.options, backend.device, moved=False)
     run = probe.run()
-    return probe.inputs | probe.tensors | run.outputs, run.gradients | run.upstream
+    return probe.values | probe.tensors | run.outputs, run.gradients | run.upstream
 
 
 right_step = cache(lambda name: step(BY_NAME[name], BACKEND))

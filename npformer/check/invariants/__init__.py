@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from npformer.backend import Device
-from npformer.check.invariants import bookkeeping, tokens, wiring
-from npformer.check.invariants.invariant import Invariant, opened
+from npformer.check.invariants import tokens, wiring
+from npformer.check.invariants.invariant import Invariant, claimed, opened
+from npformer.check.properties import PROPERTIES
 from npformer.check.remembered import remembered_bits
 from npformer.check.report import Report
 from npformer.check.subject import name_of
@@ -20,9 +21,8 @@ __all__ = ["INVARIANTS", "Invariant", "certify"]
 #: Every invariant by its name; first those that a gradient cannot show.
 INVARIANTS: dict[str, Invariant] = {
     one.name: one
-    for module in (wiring, tokens, bookkeeping)
-    for one in vars(module).values()
-    if isinstance(one, Invariant)
+    for one in (*vars(wiring).values(), *vars(tokens).values(), *map(claimed, PROPERTIES.values()))
+    if isinstance(one, Invariant) and one.name != "layout"
 }
 
 

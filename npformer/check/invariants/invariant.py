@@ -18,8 +18,11 @@ from array_api_compat import is_array_api_obj
 
 from npformer.backend import Device
 from npformer.check.invariants.probe import Probe
-from npformer.check.invariants.violation import DoesNotApply, Violation
+from npformer.check.measures import U
+from npformer.check.properties import Asked, Equation, Property
 from npformer.check.report import FAILS, HOLDS, NOT_APPLICABLE, Claim
+from npformer.check.subject import BackwardFailed
+from npformer.check.violation import ROUNDING, DoesNotApply, Violation, same_bits, same_to_rounding
 from npformer.functional.arrays import namespace
 
 Judge = Callable[[Probe], Violation | None]
@@ -44,7 +47,8 @@ class Invariant:
             violation = self.judge(probe)
         except DoesNotApply as reason:
             return Claim(self.name, self.meaning, NOT_APPLICABLE, str(reason))
-        except Exception as error:
+        except Exception as failed:
+            error = failed.error if isinstance(failed, BackwardFailed) else failed
             return Claim(self.name, self.meaning, FAILS, f"raised {type(error).__name__}: {error}")
         return Claim(self.name, self.meaning, FAILS if violation else HOLDS, str(violation or ""))
 
@@ -54,6 +58,26 @@ def invariant(name: str, meaning: str) -> Callable[[Judge], Invariant]:
     return lambda judge: Invariant(name, meaning, judge)
 
 
+def claimed(one: Property) -> Invariant:
+    """The claim that a property holds, strictly."""
+
+    def judge(probe: Probe) -> Violation | None:
+        return next(filter(None, (_violation(each, probe.asked) for each in one.asked(probe.asked))), None)
+
+    return Invariant(one.name, one.meaning, judge)
+
+
+def _violation(one: Equation | Violation, asked: Asked) -> Violation | None:
+    """What violates an equation, if anything does."""
+    if isinstance(one, Violation):
+        return one
+    expected, got = ({one.label.format(name): x for name, x in side.items()} for side in (one.expected, one.got))
+    if one.is_exact:
+        return same_bits(expected, got)
+    upstream = {str(i): r for i, r in enumerate(asked.dy)}
+    return same_to_rounding(expected, got, upstream, max(ROUNDING, one.roundings * U))
+
+
 @contextmanager
 def opened(
     target: Any, inputs: tuple[Any, ...], options: dict[str, Any], device: Device | None, seed: int
@@ -61,8 +85,9 @@ def opened(
     """A Probe whose forward has run once: unfit inputs are the caller's error, not a finding. Then all is restored."""
     parameters = [parameter for _, parameter in getattr(target, "named_parameters", list)()]  # none of a pair
     with restored(target, *parameters):
-        probe = Probe(target, inputs, options, device, seed)
-        probe.outputs()
+        probe = Probe(target, inputs, options, device, moved=False)
+        probe.seed = seed
+        probe.outputs_at()
         yield probe
 
 

@@ -25,7 +25,7 @@ from npformer.check.invariants.probe import (
     token_inputs,
     with_steps,
 )
-from npformer.check.invariants.violation import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
+from npformer.check.violation import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.typing import HostArray, HostArrays
 
 SMOOTHING = 0.1
@@ -46,7 +46,7 @@ def _padding_of_layer(probe: Probe) -> Violation | None:
             continue
         hidden = np.logical_not(one.mask.key_visible)
         if hidden.any():
-            changed |= {name: poisoned(probe.inputs[name], hidden, probe.rng(4)) for name in one.inputs}
+            changed |= {name: poisoned(probe.values[name], hidden, probe.rng(4)) for name in one.inputs}
             queries_hidden = hidden if one.is_self else queries_hidden
     if not changed:
         raise DoesNotApply("it is given no mask that hides a key of one of its inputs")
@@ -63,8 +63,8 @@ def _padding_of_model(probe: Probe, src: str, tgt: str) -> Violation | None:
     for table in poison.values():
         table[pad] = POISON * probe.rng(4).normal(size=table.shape[1:])
     tied = getattr(getattr(probe.target, "config", None), "tie_embeddings", False)
-    for source in _sources(np.asarray(probe.inputs[src]), pad):
-        hidden = (source if src == tgt else np.asarray(probe.inputs[tgt])) == pad
+    for source in _sources(np.asarray(probe.values[src]), pad):
+        hidden = (source if src == tgt else np.asarray(probe.values[tgt])) == pad
         violation = _compared(probe, {src: source}, poison, hidden, pad if tied else None)
         if violation is not None:
             return violation
@@ -102,8 +102,8 @@ def _compared(
             values = {name: np.where(np.arange(x.shape[-1]) == tied_class, 0.0, x) for name, x in values.items()}
         return values
 
-    upstream = counting(probe.random_upstream(probe.outputs(inputs)))
-    clean, spoilt = (probe.run(inputs | more, upstream=upstream) for more in ({}, poison))
+    upstream = counting(probe.random_upstream(probe.outputs_at(inputs)))
+    clean, spoilt = (probe.run(inputs | more, upstream) for more in ({}, poison))
     return same_bits(counting(clean.outputs), counting(spoilt.outputs)) or same_bits(
         gradients_of(clean.gradients), gradients_of(spoilt.gradients)
     )
@@ -112,8 +112,8 @@ def _compared(
 @invariant("ignored-tokens", "an ignored target changes neither the loss nor any gradient, nor does one more of them")
 def ignored_tokens(probe: Probe) -> Violation | None:
     """For the loss as a pair (logits, targets, ignore_index, …), and for a model through its loss."""
-    loss, changed, options = _loss(probe)
-    ignored, targets = loss.inputs.get("ignore_index", 0), np.array(loss.inputs["targets"])
+    loss, still = _loss(probe)
+    ignored, targets = loss.values.get("ignore_index", 0), np.array(loss.values["targets"])
     if ignored is None:
         raise DoesNotApply("ignore_index is None: every token counts")
     if not np.any(targets == ignored):
@@ -121,13 +121,12 @@ def ignored_tokens(probe: Probe) -> Violation | None:
     violation, names = _of_loss(loss, targets, int(ignored)), token_inputs(probe)
     if violation is not None or names is None or not _has_room(probe, names[1]):
         return violation
-    tokens = np.array(probe.inputs[names[1]])
+    tokens = np.array(probe.values[names[1]])
     longer = [_one_more(x, np.full_like(x, ignored)) for x in (tokens, targets)]
-    gradients = [
-        _through_loss(probe, loss, changed | {names[1]: inputs}, options, out)
-        for inputs, out in ((tokens, targets), longer)
-    ]
-    return same_to_rounding(*gradients)
+    given, padded = (
+        _through_loss(probe, loss, still | {names[1]: inputs}, out) for inputs, out in ((tokens, targets), longer)
+    )
+    return same_to_rounding(given, padded)
 
 
 def _of_loss(probe: Probe, targets: HostArray, ignored: int) -> Violation | None:
@@ -135,7 +134,7 @@ def _of_loss(probe: Probe, targets: HostArray, ignored: int) -> Violation | None
     hidden = (targets == ignored)[..., None]
     if hidden.all():
         raise DoesNotApply("every target is ignored")
-    logits = probe.inputs["logits"]
+    logits = probe.values["logits"]
     run = probe.run({"targets": targets})
     dlogits = {"gradient of logits": run.gradients["logits"]}
     at_ignored = {"gradient of logits, ignored tokens": np.where(hidden, run.gradients["logits"], 0.0)}
@@ -162,7 +161,7 @@ def _one_more(x: Any, source: Any, axis: int = -1) -> Any:
 def token_mean(probe: Probe) -> Violation | None:
     """A batch of which one part has more padding has Σ (n_i/N)·loss_i, and its rows have the gradients of that."""
     loss = _loss(probe)[0]
-    ignored, targets = loss.inputs.get("ignore_index", 0), np.array(loss.inputs["targets"])
+    ignored, targets = loss.values.get("ignore_index", 0), np.array(loss.values["targets"])
     if ignored is None or targets.ndim != 2 or min(targets.shape) < 2 or np.all(targets[1:] == ignored):
         raise DoesNotApply("it needs several rows of several targets, some of which may be ignored")
     targets[0, 1:] = ignored
@@ -171,52 +170,49 @@ def token_mean(probe: Probe) -> Violation | None:
     for rows in (slice(0, 1), slice(1, None)):
         share = counted[rows].sum() / counted.sum()
         upstream = {name: share * dy for name, dy in whole.upstream.items()}
-        changed = {"logits": loss.inputs["logits"][rows], "targets": targets[rows]}
-        part = loss.run(changed, upstream=upstream)
+        changed = {"logits": loss.values["logits"][rows], "targets": targets[rows]}
+        part = loss.run(changed, upstream)
         mean["output"] = mean["output"] + share * part.outputs["output"]
         mean["gradient of logits"][rows] = part.gradients["logits"]
     return same_to_rounding(mean, whole.outputs | {"gradient of logits": whole.gradients["logits"]})
 
 
-def _loss(probe: Probe) -> tuple[Probe, dict[str, Any], dict[str, Any]]:
-    """The loss, of a model that at its logits; what to change, and the options, for its forward without dropout."""
+def _loss(probe: Probe) -> tuple[Probe, dict[str, Any]]:
+    """The loss, of a model that at its logits; and what to change for its forward without dropout."""
     names = token_inputs(probe)
     if names is None:
-        if not {"logits", "targets"} <= probe.inputs.keys():
+        if not {"logits", "targets"} <= probe.values.keys():
             raise DoesNotApply("it is neither a loss of (logits, targets) nor a model of (src, tgt_in)")
-        return probe, {}, {}
+        return probe, {}
     pad = pad_id_of(probe.target)
     if pad is None:
         raise DoesNotApply("it has no pad_id (or config.pad_id)")
-    tokens = np.array(probe.inputs[names[1]])
+    tokens = np.array(probe.values[names[1]])
     targets = np.where(tokens == pad, pad, other_tokens(tokens))
     targets[-1, -1] = pad
     if np.all(targets == pad):
         raise DoesNotApply("every target is padding")
     pair = getattr(probe.target, "ops", PLAIN).cross_entropy
-    changed, options = probe.without_dropout()
-    logits = probe.outputs(changed, options)["output"]
+    still = probe.without_dropout()
+    logits = probe.outputs_at(still)["output"]
     if logits.ndim < 3:
         raise DoesNotApply("it has one target for each sequence, and none is ignored")
     targets = targets % logits.shape[-1]  # classes may be fewer than tokens
-    loss = Probe(tuple(pair), (logits, targets, pad, SMOOTHING), {}, probe.device, probe.seed)
-    return loss, changed, options
+    return Probe(tuple(pair), (logits, targets, pad, SMOOTHING), {}, probe.device), still
 
 
 def _has_room(probe: Probe, tgt: str) -> bool:
     """Whether a longer target fits: learned positions end at max_seq_len."""
-    length = int(probe.inputs[tgt].shape[1])
+    length = int(probe.values[tgt].shape[1])
     return int(getattr(getattr(probe.target, "config", None), "max_seq_len", length + 1)) > length
 
 
-def _through_loss(
-    probe: Probe, loss: Probe, changed: dict[str, Any], options: dict[str, Any], targets: HostArray
-) -> HostArrays:
+def _through_loss(probe: Probe, loss: Probe, changed: dict[str, Any], targets: HostArray) -> HostArrays:
     """Every parameter's gradient of the mean loss."""
-    logits = probe.outputs(changed, options)["output"]
+    logits = probe.outputs_at(changed)["output"]
     one: HostArrays = {"output": np.asarray(1.0)}
-    dlogits = loss.run({"logits": logits, "targets": targets}, upstream=one).gradients["logits"]
-    gradients = probe.run(changed, options=options, upstream={"output": dlogits}).gradients
+    dlogits = loss.run({"logits": logits, "targets": targets}, one).gradients["logits"]
+    gradients = probe.run(changed, {"output": dlogits}).gradients
     return gradients_of(gradients, ", target padded")
 
 
@@ -227,10 +223,10 @@ def tying(probe: Probe) -> Violation | None:
     if not getattr(config, "tie_embeddings", False):
         raise DoesNotApply("it has no config.tie_embeddings, or it is False")
     run, values = probe.run(), probe.tensors
-    other = Probe(_untied_twin(probe.target), tuple(probe.inputs.values()), probe.options, probe.device, probe.seed)
+    other = probe.of(_untied_twin(probe.target))
     tables, output = _uses(other)
     table = values[tables[0]]
-    alone = other.run(values | dict.fromkeys(tables, table) | {output: table.T}, upstream=run.upstream)
+    alone = other.run(values | dict.fromkeys(tables, table) | {output: table.T}, run.upstream)
     expected = {name: alone.gradients[name] for name in run.gradients}
     expected[tables[0]] = sum((alone.gradients[name] for name in tables), start=alone.gradients[output].T)
     return same_to_rounding(alone.outputs, run.outputs) or same_to_rounding(

@@ -9,7 +9,7 @@ import numpy as np
 
 from npformer.check.invariants.invariant import invariant
 from npformer.check.invariants.probe import Governed, Probe, governed, other_tokens, taken, token_inputs
-from npformer.check.invariants.violation import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
+from npformer.check.violation import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.functional import AttentionMask
 from npformer.typing import HostArray
 
@@ -17,11 +17,11 @@ from npformer.typing import HostArray
 @invariant("causality", "what comes later changes no bit of the outputs before it")
 def causality(probe: Probe) -> Violation | None:
     """Change everything from step t on, for each t; outputs that may not see step t keep their bits."""
-    options = _without_batch_statistics(probe)
-    before = probe.outputs(options=options)
+    still = _without_batch_statistics(probe)
+    before = probe.outputs_at(still)
     anything_moved = False
     for where, changed, rows in _later_changes(probe):
-        after = probe.outputs(changed, options)
+        after = probe.outputs_at(still | changed)
         early = [{name: y[..., :rows, :] for name, y in run.items()} for run in (before, after)]
         violation = same_bits(*early)
         if violation is not None:
@@ -36,7 +36,7 @@ def _later_changes(probe: Probe) -> Iterator[tuple[str, dict[str, Any], int]]:
     """(what is changed, the change, how many outputs must not notice)."""
     names = token_inputs(probe)
     if names is not None and (names[0] != names[1] or getattr(probe.target, "causal", False) is True):
-        tokens = np.asarray(probe.inputs[names[1]])
+        tokens = np.asarray(probe.values[names[1]])
         for t in range(1, tokens.shape[1]):
             later = np.arange(tokens.shape[1]) >= t
             yield f"{names[1]}[:, {t}:]", {names[1]: np.where(later, other_tokens(tokens), tokens)}, t
@@ -49,20 +49,20 @@ def _later_changes(probe: Probe) -> Iterator[tuple[str, dict[str, Any], int]]:
 
 
 def _later_steps(probe: Probe, one: Governed) -> Iterator[tuple[str, dict[str, Any], int]]:
-    length = probe.inputs[one.inputs[0]].shape[-2]
+    length = probe.values[one.inputs[0]].shape[-2]
     for t in range(1 + one.mask.query_offset, length):
         later = (np.arange(length) >= t)[:, None]
         changed = {
-            name: probe.inputs[name] + later * probe.rng(3).normal(size=probe.inputs[name].shape) for name in one.inputs
+            name: probe.values[name] + later * probe.rng(3).normal(size=probe.values[name].shape) for name in one.inputs
         }
         yield f"{' and '.join(one.inputs)} from step {t} on", changed, t - one.mask.query_offset
 
 
 def _without_batch_statistics(probe: Probe) -> dict[str, Any]:
-    """The options; for a batch norm in training, where every token affects every other, the options of inference."""
+    """What to change for inference if there is a batch norm, in whose training every token affects every other."""
     if not any(getattr(probe.target, "named_buffers", list)()):
-        return probe.options
-    return probe.without_dropout()[1] | ({"training": False} if "training" in probe.options else {})
+        return {}
+    return probe.without_dropout() | ({"training": False} if "training" in probe.values else {})
 
 
 @invariant("batch-order", "the order of the sequences in a batch does not matter")
@@ -70,11 +70,10 @@ def batch_order(probe: Probe) -> Violation | None:
     """Rotate the batch: outputs and gradients of inputs rotate, those of parameters stay (to rounding)."""
     batch, size = batched(probe)
     rows = np.roll(np.arange(size), 1)
-    changed, options = probe.without_dropout()
-    run = probe.run(changed, options=options)
+    still = probe.without_dropout()
+    run = probe.run(still)
     upstream = {name: _rows_of(dy, rows, size) for name, dy in run.upstream.items()}
-    moved, moved_options = _taken_from(probe, batch, rows, changed, options)
-    again = probe.run(moved, options=moved_options, upstream=upstream)
+    again = probe.run(still | _taken_from(probe, batch, rows), upstream)
     expected = {name: _rows_of(y, rows, size) for name, y in run.outputs.items()}
     rotated = {name: x[rows] if name in batch else x for name, x in run.gradients.items()}
     return same_to_rounding(expected, again.outputs) or same_to_rounding(
@@ -85,17 +84,16 @@ def batch_order(probe: Probe) -> Violation | None:
 @invariant("sequences-alone", "a batch is its sequences run one by one: outputs side by side, gradients summed")
 def sequences_alone(probe: Probe) -> Violation | None:
     """Run each sequence as a batch of one; this reveals a gradient divided by the batch size."""
-    if probe.options.get("training") is True:
+    if probe.values.get("training") is True:
         raise DoesNotApply("it normalises by the batch's statistics: by definition no sequence is alone")
     batch, size = batched(probe)
-    changed, options = probe.without_dropout()
-    run = probe.run(changed, options=options)
+    still = probe.without_dropout()
+    run = probe.run(still)
     alone = []
     for b in range(size):
         rows = slice(b, b + 1)
         upstream = {name: dy[rows] for name, dy in run.upstream.items()}
-        one, one_options = _taken_from(probe, batch, rows, changed, options)
-        alone.append(probe.run(one, options=one_options, upstream=upstream))
+        alone.append(probe.run(still | _taken_from(probe, batch, rows), upstream))
     outputs = {name: np.concatenate([one.outputs[name] for one in alone]) for name in run.outputs}
     gradients = {
         name: np.concatenate([one.gradients[name] for one in alone])
@@ -112,26 +110,22 @@ def batched(probe: Probe) -> tuple[set[str], int]:
     """The names of the inputs that have one entry per sequence, and B. Raises DoesNotApply."""
     if probe.is_pair:
         raise DoesNotApply("the inputs of a pair do not say which of their axes is the batch")
-    arrays = {name: x for name, x in probe.inputs.items() if hasattr(x, "shape") and len(x.shape) >= 2}
+    inputs: dict[str, Any] = {name: probe.values.get(name) for name in probe.input_names}
+    arrays = {name: x for name, x in inputs.items() if getattr(x, "ndim", 0) >= 2}
     size = next(iter(arrays.values())).shape[0] if arrays else 0
     if size < 2:
         raise DoesNotApply("it is given a single sequence; give it a batch of at least two")
     return {name for name, x in arrays.items() if x.shape[0] == size}, size
 
 
-def _taken_from(
-    probe: Probe, batch: set[str], rows: Any, changed: dict[str, Any], options: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Inputs and options of some sequences of the batch."""
-    inputs = {name: taken(probe.inputs[name], rows) for name in batch}
-    masks = {name: taken(x, rows) for name, x in probe.inputs.items() if isinstance(x, AttentionMask)}
-    some = {name: taken(x, rows) if _speaks_of_batch(x) else x for name, x in options.items()}
-    return changed | inputs | masks, some
-
-
-def _speaks_of_batch(x: Any) -> bool:
-    """Whether an option has an entry for each sequence: a mask, or an array (B, T)."""
-    return isinstance(x, AttentionMask) or getattr(x, "ndim", 0) == 2
+def _taken_from(probe: Probe, batch: set[str], rows: Any) -> dict[str, Any]:
+    """Inputs and options of some sequences of the batch: the arrays of batch, masks, and options (B, T)."""
+    inputs = set(probe.input_names) - batch
+    return {
+        name: taken(x, rows)
+        for name, x in probe.values.items()
+        if name in batch or isinstance(x, AttentionMask) or (name not in inputs and getattr(x, "ndim", 0) == 2)
+    }
 
 
 def _rows_of(y: HostArray, rows: Any, size: int) -> HostArray:

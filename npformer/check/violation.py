@@ -32,7 +32,7 @@ class Violation(NamedTuple):
 
     def __str__(self) -> str:
         if self.note:
-            return f"{self.where}: {self.note}"
+            return ": ".join(filter(None, (self.where, self.note)))
         element = f"{self.where}[{', '.join(map(str, self.place))}]" if self.place else self.where
         return f"{element}: expected {self.expected:.10g}, got {self.got:.10g}"
 
@@ -46,7 +46,9 @@ def same_bits(expected: Tensors, got: Tensors) -> Violation | None:
     return _first(expected, got, lambda expected, got: ~(expected == got))
 
 
-def same_to_rounding(expected: Tensors, got: Tensors, upstream: Tensors = NO_TENSORS) -> Violation | None:
+def same_to_rounding(
+    expected: Tensors, got: Tensors, upstream: Tensors = NO_TENSORS, rounding: float = ROUNDING
+) -> Violation | None:
     """The worst element of the first tensor that differs by more than rounding, if any.
 
     max|got − expected| is divided by max(max|expected|, 1e-3 · the largest entry of all tensors). Given the
@@ -57,7 +59,7 @@ def same_to_rounding(expected: Tensors, got: Tensors, upstream: Tensors = NO_TEN
 
     def apart(expected: HostArray, got: HostArray) -> HostArray:
         error = np.abs(got - expected)
-        is_right = error <= ROUNDING * max(max_abs(expected), floor)  # False for NaN
+        is_right = error <= rounding * max(max_abs(expected), floor)  # False for NaN
         return np.where(is_right, 0.0, np.nan_to_num(error, nan=np.inf))
 
     return _first(expected, got, apart)
