@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from npformer.check.checkable import tree_of
+from npformer.check.equations import Equation, Violation
 from npformer.check.measures import NEGLIGIBLE, U, apart, max_abs
-from npformer.check.properties import Asked, Equation, Property, any_layout, cache_again, deterministic, linear, pure
+from npformer.check.properties import Asked, Property, any_layout, cache_again, deterministic, linear, pure
 from npformer.check.repeats import MOST_RUNS, Repeats
 from npformer.check.subject import Subject, Upstream
-from npformer.check.violation import Violation
 from npformer.typing import Tensors
 
 #: Of the largest entry: two backward passes that differ by more count as different.

@@ -17,7 +17,7 @@ to 1e-11 of the largest entry. The judge of kernels asks for what shows numbers 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,10 +26,10 @@ import numpy as np
 
 from npformer.backend import Pair
 from npformer.check.checkable import Checkable, unpacked
+from npformer.check.equations import DoesNotApply, Equation, Equations, Violation
 from npformer.check.inputs import as_tuple, host_copies, is_array
 from npformer.check.measures import U, largest, with_gaps
 from npformer.check.subject import NOTHING_REPLACED, BackwardFailed, Subject, Upstream, make_read_only
-from npformer.check.violation import DoesNotApply, Violation
 from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
 from npformer.typing import HostArray, HostArrays, Tensors
@@ -39,20 +39,6 @@ FACTORS, FACTORS_IN_FLOAT16, IN_FLOAT16 = (2.0**20, 2.0**-20), (2.0**4, 2.0**-4)
 #: Roundings of a dy that is multiplied: a routine that has x and dy in one matrix, as the adjoint of a matrix
 #: exponential, loses as many digits of x as a factor adds to dy.
 MIXED = 4096
-
-
-class Equation(NamedTuple):
-    """Two sets of arrays, by name, that are equal if the property holds."""
-
-    expected: Tensors
-    got: Tensors
-    problem: str = ""  # what gradcheck says if not, of the {worst} tensor, {off} of its size, or of {every} one
-    label: str = "gradient of {}"  # of a name
-    is_exact: bool = False  # the same numbers in the same order
-    parts: Sequence[Tensors] = ()  # gradients of which these are the sums: their entries may be larger
-    is_sum: bool = False  # in few digits each part rounds by itself
-    roundings: float = 0.0  # of x that the property allows
-    floor: float = 0.0  # a size beside which an entry may cancel to rounding
 
 
 class Asked(NamedTuple):
@@ -69,9 +55,6 @@ class Asked(NamedTuple):
     def dy(self) -> Upstream:
         """The first upstream gradient."""
         return self.upstreams[0]
-
-
-Equations = Iterator[Equation | Violation]
 
 
 @dataclass(frozen=True)
@@ -99,10 +82,8 @@ def _property(name: str, meaning: str) -> Callable[[Callable[[Asked], Equations]
 def deterministic(asked: Asked) -> Equations:
     """With a random key, too: randomness is an argument. Gradients of strangers' code: ``repeats.py``."""
     one, two = ({str(i): y for i, y in enumerate(asked.subject.outputs({}))} for _ in range(2))
-    text = "forward is not deterministic: two calls at the same inputs differ by {off:.1e} of the largest "
-    yield Equation(
-        one, two, f"{text}output; fix its seed, or pass what it draws as an input", "output {}", is_exact=True
-    )
+    text = "forward is not deterministic: two calls at the same inputs differ by {off:.1e} of the largest output; "
+    yield Equation(one, two, "output {}", True, f"{text}fix its seed, or pass what it draws as an input")
     yield Equation(asked.gradients, asked.subject.gradients(asked.dy), is_exact=True)
 
 
@@ -115,7 +96,7 @@ def linear(asked: Asked) -> Equations:
 
     def sums(whole: Tensors, what: str, *parts: Tensors) -> Equation:
         both = {name: np.sum([part[name] for part in parts], axis=0) for name in whole}
-        return Equation(whole, both, _LINEAR + what + " by {off:.1e} of its size", parts=parts, is_sum=True)
+        return Equation(whole, both, problem=f"{_LINEAR}{what} by {{off:.1e}} of its size", parts=parts, is_sum=True)
 
     for q in others[:1]:
         of_both = gradients(tuple(map(np.add, p, q)))
@@ -126,7 +107,7 @@ def linear(asked: Asked) -> Equations:
     for c in FACTORS if not IN_FLOAT16[0] < asked.u < IN_FLOAT16[1] else FACTORS_IN_FLOAT16:
         scaled = {name: g / c for name, g in gradients(tuple(c * r for r in p)).items()}
         text = f"{_LINEAR}{c:g}·dy differs from {c:g} times that for dy by {{off:.1e}} of its size"
-        yield Equation(whole, scaled, text, roundings=MIXED * c)
+        yield Equation(whole, scaled, problem=text, roundings=MIXED * c)
 
 
 _LINEAR = "backward is not linear in dy: its gradient of {worst} for "
@@ -153,7 +134,7 @@ def accumulates(asked: Asked) -> Equations:
     for times, gradients in enumerate(got, 1):
         added = {name: x + times * asked.gradients[name] for name, x in start.items()}
         label = f"gradient of {{}} after {times} backward of gradients that were not 0"
-        yield Equation(asked.gradients | added, gradients, label=label)
+        yield Equation(asked.gradients | added, gradients, label)
 
 
 @_property("no-mutation", "inputs, upstream gradient, outputs and parameters are left as they are")
@@ -172,14 +153,13 @@ def pure(asked: Asked) -> Equations:
         after = [_copies(s, dy), _copies(s, call.y)]
         given_after = _given(s, call.inputs, call.options, names)
         parameters = {name: np.array(s.device.host(p.data)) for name, p in s.parameters.items()}
-    yield Equation(
-        given, given_after, "forward or backward changes its input {every}; work on a copy", "input {}", True
-    )
+    text = "forward or backward changes its input {every}; work on a copy"
+    yield Equation(given, given_after, "input {}", True, text)
     text = "backward changes dy, the upstream gradient, which other code still needs; work on a copy"
-    yield Equation(before[0], after[0], text, "upstream gradient {}", True)
+    yield Equation(before[0], after[0], "upstream gradient {}", True, text)
     if asked.strict:
-        yield Equation(before[1], after[1], "", "output {}", True)
-        yield Equation({name: s.tensors[name] for name in parameters}, parameters, "", "parameter {}", True)
+        yield Equation(before[1], after[1], "output {}", True)
+        yield Equation({name: s.tensors[name] for name in parameters}, parameters, "parameter {}", True)
 
 
 def _copies(s: Subject, y: Any) -> HostArrays:
@@ -227,7 +207,7 @@ def cache_again(asked: Asked) -> Equations:
         is_same = all(np.array_equal(x, second[name]) for name, x in first.items())
         cause *= not is_same and _changes_cache(s, asked.dy)
     text = f"{again} gives another gradient of {{worst}} ({{off:.1e}} of its size away){cause}"
-    yield Equation(first, second, text, is_exact=asked.strict)
+    yield Equation(first, second, is_exact=asked.strict, problem=text)
 
 
 def _changes_cache(pair: Subject, upstream: Upstream) -> bool:
@@ -254,12 +234,12 @@ def reusable(asked: Asked) -> Equations:
             first = s.forward()
             kept = _copies(s, first.y)
             calls = [("A", first, p, a), ("B", s.forward(asked.other), q, b)]
-            equations.append(Equation(kept, _copies(s, first.y), label="output {}", is_exact=True))
+            equations.append(Equation(kept, _copies(s, first.y), "output {}", True))
             for use, call, dy, alone in calls[::order]:
                 got = s.backward(s.upstream(call.y, dy), call.cache, adds=True)
                 dx = {name: g for name, g in got.items() if name not in s.parameters}
                 expected = {name: alone[name] for name in dx}
-                equations.append(Equation(expected, dx, label=f"gradient of {{}}, use {use}", is_exact=True))
+                equations.append(Equation(expected, dx, f"gradient of {{}}, use {use}", True))
             equations.append(Equation({name: a[name] + b[name] for name in s.parameters}, s.accumulated))
         yield from equations
 
@@ -301,4 +281,4 @@ def any_layout(asked: Asked) -> Equations:
             yield Violation("", note=f"backward fails for a dy {what}: {type(failed.error).__name__}: {failed.error}")
             return
         text = f"backward gives another gradient of {{worst}} for a dy {what}, {{off:.1e}} of its size away"
-        yield Equation(expected, got, text, floor=floor)
+        yield Equation(expected, got, problem=text, floor=floor)

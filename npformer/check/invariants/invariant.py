@@ -17,15 +17,14 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from npformer.backend import Device
+from npformer.check.equations import DoesNotApply, Equation, Equations, Violation
 from npformer.check.invariants.probe import Probe
-from npformer.check.measures import U
-from npformer.check.properties import Asked, Equation, Property
+from npformer.check.properties import Property
 from npformer.check.report import FAILS, HOLDS, NOT_APPLICABLE, Claim
 from npformer.check.subject import BackwardFailed
-from npformer.check.violation import ROUNDING, DoesNotApply, Violation, same_bits, same_to_rounding
 from npformer.functional.arrays import namespace
 
-Judge = Callable[[Probe], Violation | None]
+Judge = Callable[[Probe], Equations]
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,8 @@ class Invariant:
     def judged(self, probe: Probe) -> Claim:
         """The result on a probe; if the target raises an error, the claim does not hold."""
         try:
-            violation = self.judge(probe)
+            each = (one if isinstance(one, Violation) else one.violation for one in self.judge(probe))
+            violation = next(filter(None, each), None)
         except DoesNotApply as reason:
             return Claim(self.name, self.meaning, NOT_APPLICABLE, str(reason))
         except Exception as failed:
@@ -54,28 +54,18 @@ class Invariant:
 
 
 def invariant(name: str, meaning: str) -> Callable[[Judge], Invariant]:
-    """Make an Invariant from a judge: a function of a Probe that returns a Violation, None, or raises DoesNotApply."""
+    """Make an Invariant from a judge: a function of a Probe that yields equations, or raises DoesNotApply."""
     return lambda judge: Invariant(name, meaning, judge)
 
 
 def claimed(one: Property) -> Invariant:
     """The claim that a property holds, strictly."""
 
-    def judge(probe: Probe) -> Violation | None:
-        return next(filter(None, (_violation(each, probe.asked) for each in one.asked(probe.asked))), None)
+    def judge(probe: Probe) -> Equations:
+        for each in one.asked(probe.asked):
+            yield each._replace(upstream=probe.asked.dy) if isinstance(each, Equation) else each
 
     return Invariant(one.name, one.meaning, judge)
-
-
-def _violation(one: Equation | Violation, asked: Asked) -> Violation | None:
-    """What violates an equation, if anything does."""
-    if isinstance(one, Violation):
-        return one
-    expected, got = ({one.label.format(name): x for name, x in side.items()} for side in (one.expected, one.got))
-    if one.is_exact:
-        return same_bits(expected, got)
-    upstream = {str(i): r for i, r in enumerate(asked.dy)}
-    return same_to_rounding(expected, got, upstream, max(ROUNDING, one.roundings * U))
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.checkable import unpacked
+from npformer.check.equations import DoesNotApply
 from npformer.check.inputs import host_copies, is_float
 from npformer.check.properties import Asked
 from npformer.check.subject import Subject
-from npformer.check.violation import DoesNotApply
 from npformer.functional import AttentionMask, Draw
 from npformer.layers import Context, RandomKey
 from npformer.typing import HostArray, HostArrays, Tensors

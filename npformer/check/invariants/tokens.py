@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import PLAIN
+from npformer.check.equations import DoesNotApply, Equation, Equations
 from npformer.check.invariants.invariant import invariant
 from npformer.check.invariants.probe import (
     POISON,
@@ -25,20 +26,19 @@ from npformer.check.invariants.probe import (
     token_inputs,
     with_steps,
 )
-from npformer.check.violation import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.typing import HostArray, HostArrays
 
 SMOOTHING = 0.1
 
 
 @invariant("padding-invariance", "what stands in padded positions changes no bit of any output or gradient that counts")
-def padding_invariance(probe: Probe) -> Violation | None:
+def padding_invariance(probe: Probe) -> Equations:
     """Layers: the masked steps of the inputs are poisoned. Models: the pad row of the embeddings is poisoned."""
     names = token_inputs(probe)
     return _padding_of_layer(probe) if names is None else _padding_of_model(probe, *names)
 
 
-def _padding_of_layer(probe: Probe) -> Violation | None:
+def _padding_of_layer(probe: Probe) -> Equations:
     changed: HostArrays = {}
     queries_hidden: HostArray | None = None
     for one in governed(probe):
@@ -55,7 +55,7 @@ def _padding_of_layer(probe: Probe) -> Violation | None:
     return _compared(probe, {}, changed, queries_hidden, None)
 
 
-def _padding_of_model(probe: Probe, src: str, tgt: str) -> Violation | None:
+def _padding_of_model(probe: Probe, src: str, tgt: str) -> Equations:
     pad, tables = pad_id_of(probe.target), _embedding_tables(probe)
     if pad is None or not tables:
         raise DoesNotApply("it has no pad_id (or config.pad_id), or no parameter called …embedding… of two axes")
@@ -65,10 +65,7 @@ def _padding_of_model(probe: Probe, src: str, tgt: str) -> Violation | None:
     tied = getattr(getattr(probe.target, "config", None), "tie_embeddings", False)
     for source in _sources(np.asarray(probe.values[src]), pad):
         hidden = (source if src == tgt else np.asarray(probe.values[tgt])) == pad
-        violation = _compared(probe, {src: source}, poison, hidden, pad if tied else None)
-        if violation is not None:
-            return violation
-    return None
+        yield from _compared(probe, {src: source}, poison, hidden, pad if tied else None)
 
 
 def _sources(tokens: HostArray, pad: int) -> Iterator[HostArray]:
@@ -92,7 +89,7 @@ def _embedding_tables(probe: Probe) -> HostArrays:
 
 def _compared(
     probe: Probe, inputs: dict[str, Any], poison: HostArrays, hidden: HostArray | None, tied_class: int | None
-) -> Violation | None:
+) -> Equations:
     """Two runs, with and without poison; padded queries, and the class that shares the pad's row, do not count."""
 
     def counting(values: HostArrays) -> HostArrays:
@@ -104,13 +101,12 @@ def _compared(
 
     upstream = counting(probe.random_upstream(probe.outputs_at(inputs)))
     clean, spoilt = (probe.run(inputs | more, upstream) for more in ({}, poison))
-    return same_bits(counting(clean.outputs), counting(spoilt.outputs)) or same_bits(
-        gradients_of(clean.gradients), gradients_of(spoilt.gradients)
-    )
+    yield Equation(counting(clean.outputs), counting(spoilt.outputs), "{}", True)
+    yield Equation(clean.gradients, spoilt.gradients, is_exact=True)
 
 
 @invariant("ignored-tokens", "an ignored target changes neither the loss nor any gradient, nor does one more of them")
-def ignored_tokens(probe: Probe) -> Violation | None:
+def ignored_tokens(probe: Probe) -> Equations:
     """For the loss as a pair (logits, targets, ignore_index, …), and for a model through its loss."""
     loss, still = _loss(probe)
     ignored, targets = loss.values.get("ignore_index", 0), np.array(loss.values["targets"])
@@ -118,38 +114,36 @@ def ignored_tokens(probe: Probe) -> Violation | None:
         raise DoesNotApply("ignore_index is None: every token counts")
     if not np.any(targets == ignored):
         targets[..., -1] = ignored
-    violation, names = _of_loss(loss, targets, int(ignored)), token_inputs(probe)
-    if violation is not None or names is None or not _has_room(probe, names[1]):
-        return violation
+    yield from _of_loss(loss, targets, int(ignored))
+    names = token_inputs(probe)
+    if names is None or not _has_room(probe, names[1]):
+        return
     tokens = np.array(probe.values[names[1]])
     longer = [_one_more(x, np.full_like(x, ignored)) for x in (tokens, targets)]
     given, padded = (
         _through_loss(probe, loss, still | {names[1]: inputs}, out) for inputs, out in ((tokens, targets), longer)
     )
-    return same_to_rounding(given, padded)
+    yield Equation(given, padded, "gradient of {}, target padded")
 
 
-def _of_loss(probe: Probe, targets: HostArray, ignored: int) -> Violation | None:
+def _of_loss(probe: Probe, targets: HostArray, ignored: int) -> Equations:
     """dlogits is exactly 0 where ignored; the logits there, and more of such tokens, change nothing."""
     hidden = (targets == ignored)[..., None]
     if hidden.all():
         raise DoesNotApply("every target is ignored")
     logits = probe.values["logits"]
     run = probe.run({"targets": targets})
-    dlogits = {"gradient of logits": run.gradients["logits"]}
-    at_ignored = {"gradient of logits, ignored tokens": np.where(hidden, run.gradients["logits"], 0.0)}
+    dlogits = run.gradients["logits"]
+    at_ignored = np.where(hidden, dlogits, 0.0)
     noise = POISON * probe.rng(4).normal(size=logits.shape)
     spoilt = probe.run({"targets": targets, "logits": np.where(hidden, noise, logits)})
     more = _one_more(targets, np.full_like(targets, ignored))
     padded = probe.run({"targets": more, "logits": _one_more(logits, noise, axis=-2)})
-    rest = padded.gradients["logits"][..., :-1, :]
-    return (
-        same_bits({name: np.zeros_like(x) for name, x in at_ignored.items()}, at_ignored)
-        or same_bits(run.outputs, spoilt.outputs)
-        or same_bits(dlogits, {"gradient of logits": spoilt.gradients["logits"]})
-        or same_to_rounding(run.outputs, padded.outputs)
-        or same_to_rounding(dlogits, {"gradient of logits": rest})
-    )
+    yield Equation({"logits": 0 * at_ignored}, {"logits": at_ignored}, "gradient of {}, ignored tokens", True)
+    yield Equation(run.outputs, spoilt.outputs, "{}", True)
+    yield Equation(run.gradients, spoilt.gradients, is_exact=True)
+    yield Equation(run.outputs, padded.outputs, "{}")
+    yield Equation(run.gradients, {"logits": padded.gradients["logits"][..., :-1, :]})
 
 
 def _one_more(x: Any, source: Any, axis: int = -1) -> Any:
@@ -158,7 +152,7 @@ def _one_more(x: Any, source: Any, axis: int = -1) -> Any:
 
 
 @invariant("token-mean", "a loss is the mean over all tokens that count, not the mean of its parts' means")
-def token_mean(probe: Probe) -> Violation | None:
+def token_mean(probe: Probe) -> Equations:
     """A batch of which one part has more padding has Σ (n_i/N)·loss_i, and its rows have the gradients of that."""
     loss = _loss(probe)[0]
     ignored, targets = loss.values.get("ignore_index", 0), np.array(loss.values["targets"])
@@ -166,15 +160,16 @@ def token_mean(probe: Probe) -> Violation | None:
         raise DoesNotApply("it needs several rows of several targets, some of which may be ignored")
     targets[0, 1:] = ignored
     whole, counted = loss.run({"targets": targets}), targets != ignored
-    mean: HostArrays = {"output": np.zeros(()), "gradient of logits": np.zeros_like(whole.gradients["logits"])}
+    loss_of_parts, dlogits = np.zeros(()), np.zeros_like(whole.gradients["logits"])
     for rows in (slice(0, 1), slice(1, None)):
         share = counted[rows].sum() / counted.sum()
         upstream = {name: share * dy for name, dy in whole.upstream.items()}
         changed = {"logits": loss.values["logits"][rows], "targets": targets[rows]}
         part = loss.run(changed, upstream)
-        mean["output"] = mean["output"] + share * part.outputs["output"]
-        mean["gradient of logits"][rows] = part.gradients["logits"]
-    return same_to_rounding(mean, whole.outputs | {"gradient of logits": whole.gradients["logits"]})
+        loss_of_parts = loss_of_parts + share * part.outputs["output"]
+        dlogits[rows] = part.gradients["logits"]
+    yield Equation({"output": loss_of_parts}, whole.outputs, "{}")
+    yield Equation({"logits": dlogits}, whole.gradients)
 
 
 def _loss(probe: Probe) -> tuple[Probe, dict[str, Any]]:
@@ -198,7 +193,9 @@ def _loss(probe: Probe) -> tuple[Probe, dict[str, Any]]:
     if logits.ndim < 3:
         raise DoesNotApply("it has one target for each sequence, and none is ignored")
     targets = targets % logits.shape[-1]  # classes may be fewer than tokens
-    return Probe(tuple(pair), (logits, targets, pad, SMOOTHING), {}, probe.device), still
+    loss = Probe(tuple(pair), (logits, targets, pad, SMOOTHING), {}, probe.device)
+    loss.seed = probe.seed
+    return loss, still
 
 
 def _has_room(probe: Probe, tgt: str) -> bool:
@@ -212,12 +209,11 @@ def _through_loss(probe: Probe, loss: Probe, changed: dict[str, Any], targets: H
     logits = probe.outputs_at(changed)["output"]
     one: HostArrays = {"output": np.asarray(1.0)}
     dlogits = loss.run({"logits": logits, "targets": targets}, one).gradients["logits"]
-    gradients = probe.run(changed, {"output": dlogits}).gradients
-    return gradients_of(gradients, ", target padded")
+    return probe.run(changed, {"output": dlogits}).gradients
 
 
 @invariant("tying", "a tied parameter receives the sum of the gradients of all its uses")
-def tying(probe: Probe) -> Violation | None:
+def tying(probe: Probe) -> Equations:
     """Compared with an untied copy with equal numbers: source table + target table + output projection, transposed."""
     config = getattr(probe.target, "config", None)
     if not getattr(config, "tie_embeddings", False):
@@ -229,9 +225,8 @@ def tying(probe: Probe) -> Violation | None:
     alone = other.run(values | dict.fromkeys(tables, table) | {output: table.T}, run.upstream)
     expected = {name: alone.gradients[name] for name in run.gradients}
     expected[tables[0]] = sum((alone.gradients[name] for name in tables), start=alone.gradients[output].T)
-    return same_to_rounding(alone.outputs, run.outputs) or same_to_rounding(
-        gradients_of(expected), gradients_of(run.gradients), run.upstream
-    )
+    yield Equation(alone.outputs, run.outputs, "{}")
+    yield Equation(expected, run.gradients, upstream=[*run.upstream.values()])
 
 
 def _untied_twin(model: Any) -> Any:

@@ -7,29 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from npformer.check.equations import DoesNotApply, Equation, Equations
 from npformer.check.invariants.invariant import invariant
 from npformer.check.invariants.probe import Governed, Probe, governed, other_tokens, taken, token_inputs
-from npformer.check.violation import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.functional import AttentionMask
 from npformer.typing import HostArray
 
 
 @invariant("causality", "what comes later changes no bit of the outputs before it")
-def causality(probe: Probe) -> Violation | None:
+def causality(probe: Probe) -> Equations:
     """Change everything from step t on, for each t; outputs that may not see step t keep their bits."""
     still = _without_batch_statistics(probe)
     before = probe.outputs_at(still)
     anything_moved = False
     for where, changed, rows in _later_changes(probe):
         after = probe.outputs_at(still | changed)
-        early = [{name: y[..., :rows, :] for name, y in run.items()} for run in (before, after)]
-        violation = same_bits(*early)
-        if violation is not None:
-            return violation._replace(where=f"{violation.where}, {where} changed")
-        anything_moved = anything_moved or same_bits(before, after) is not None
+        early, late = ({name: y[..., :rows, :] for name, y in run.items()} for run in (before, after))
+        yield Equation(early, late, f"{{}}, {where} changed", True)
+        anything_moved |= not all(np.array_equal(y, after[name]) for name, y in before.items())
     if not anything_moved:
         raise DoesNotApply("no later step changes any output at all: it would prove nothing")
-    return None
 
 
 def _later_changes(probe: Probe) -> Iterator[tuple[str, dict[str, Any], int]]:
@@ -66,7 +63,7 @@ def _without_batch_statistics(probe: Probe) -> dict[str, Any]:
 
 
 @invariant("batch-order", "the order of the sequences in a batch does not matter")
-def batch_order(probe: Probe) -> Violation | None:
+def batch_order(probe: Probe) -> Equations:
     """Rotate the batch: outputs and gradients of inputs rotate, those of parameters stay (to rounding)."""
     batch, size = batched(probe)
     rows = np.roll(np.arange(size), 1)
@@ -76,13 +73,12 @@ def batch_order(probe: Probe) -> Violation | None:
     again = probe.run(still | _taken_from(probe, batch, rows), upstream)
     expected = {name: _rows_of(y, rows, size) for name, y in run.outputs.items()}
     rotated = {name: x[rows] if name in batch else x for name, x in run.gradients.items()}
-    return same_to_rounding(expected, again.outputs) or same_to_rounding(
-        gradients_of(rotated), gradients_of(again.gradients), run.upstream
-    )
+    yield Equation(expected, again.outputs, "{}")
+    yield Equation(rotated, again.gradients, upstream=[*run.upstream.values()])
 
 
 @invariant("sequences-alone", "a batch is its sequences run one by one: outputs side by side, gradients summed")
-def sequences_alone(probe: Probe) -> Violation | None:
+def sequences_alone(probe: Probe) -> Equations:
     """Run each sequence as a batch of one; this reveals a gradient divided by the batch size."""
     if probe.values.get("training") is True:
         raise DoesNotApply("it normalises by the batch's statistics: by definition no sequence is alone")
@@ -101,9 +97,8 @@ def sequences_alone(probe: Probe) -> Violation | None:
         else np.sum([one.gradients[name] for one in alone], axis=0)
         for name in run.gradients
     }
-    return same_to_rounding(outputs, run.outputs) or same_to_rounding(
-        gradients_of(gradients), gradients_of(run.gradients), run.upstream
-    )
+    yield Equation(outputs, run.outputs, "{}")
+    yield Equation(gradients, run.gradients, upstream=[*run.upstream.values()])
 
 
 def batched(probe: Probe) -> tuple[set[str], int]:
