@@ -2,7 +2,7 @@
 
 The complex step is used where it is valid (``fitness.py``); differences confirm it, or decide alone, extrapolated
 (``oracles.py``). ``verdict.py`` defines what counts as right. A check that could not fail is refused or
-*proves nothing* (``vacuity.py``); other requirements on a backward are checked too (``behaviour.py``). A wrong gradient
+*proves nothing* (``vacuity.py``); other properties of a backward are checked too (``properties.py``). A wrong gradient
 is explained (``causes``). Kernels in float32 or less are compared with a reference (``rounding``).
 """
 

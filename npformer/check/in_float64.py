@@ -25,8 +25,7 @@ def in_float64(target: Any, checked: Subject) -> Iterator[list[Any]]:
     """
     with ExitStack() as stack:
         placed = stack.enter_context(checked.at_its_point())
-        for owner in checked.owners.values():
-            owner.grad = checked.device.zeros(owner.data.shape, "float64")
+        checked.zero_gradients()
         if is_of_layers(target, "Layer"):
             for layer in {id(layer): layer for layer in target.all_layers()}.values():
                 stack.enter_context(attributes(layer, backend=plain_backend(layer.backend)))

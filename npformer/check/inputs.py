@@ -95,7 +95,7 @@ class Inputs:
             return place(replaced.get(name, leaf.value), self._device)
         value: Any = replaced[name] if name in replaced else known[name]
         if type(leaf.value) is float:
-            return value.item()
+            return np.asarray(value).item()
         value = value if isinstance(value, np.ndarray) else np.asarray(value)  # arithmetic makes scalars of shape ()
         if type(value) is not np.ndarray:
             return value  # it records the calls made with it, see fitness.py

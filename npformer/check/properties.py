@@ -229,8 +229,7 @@ def reusable(asked: Asked) -> Equations:
     b, equations = s.gradients(q, asked.other), list[Equation]()
     for order in (1, -1):
         with s.at():
-            for owner in s.owners.values():
-                owner.grad = s.device.zeros(owner.data.shape, s.dtype)
+            s.zero_gradients()
             first = s.forward()
             kept = _copies(s, first.y)
             calls = [("A", first, p, a), ("B", s.forward(asked.other), q, b)]

@@ -199,8 +199,7 @@ class Subject:
         Raises BackwardFailed for whatever the backward raises, but for what says that it cannot be checked like this.
         """
         if not adds:
-            for owner in self.owners.values():
-                owner.grad = self.device.zeros(owner.data.shape, self.dtype)
+            self.zero_gradients()
         try:
             gradients = self.inputs.named(self.target.backward(dy, cache))
         except (ConfigError, DTypeError, ProcessError):
@@ -212,6 +211,11 @@ class Subject:
             if gradients[name].shape == where.shape:
                 gradients[name][where] = 0
         return self.symmetric(gradients)
+
+    def zero_gradients(self) -> None:
+        """Gradients of parameters begin at 0."""
+        for owner in self.owners.values():
+            owner.grad = self.device.zeros(owner.data.shape, self.dtype)
 
     @property
     def accumulated(self) -> HostArrays:

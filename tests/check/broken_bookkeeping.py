@@ -101,6 +101,7 @@ class Returns(Linear):
 BREAKERS = {
     "dice of its own": broken("determinism", OwnDice, X),
     "gate from the gradient": broken("linear-backward", feed_forward, X, bug="relu-gate-of-gradient"),
+    "clips what is large": broken("linear-backward", lambda: Returns(lambda dx, dy: np.clip(dx, -1e3, 1e3)), X),
     "assigns": broken("accumulation", feed_forward, X, bug="gradient-assigned"),
     "caches on self": broken("reuse", feed_forward, X, bug="cache-on-self"),
     "stack on self": broken("reuse", StacksOnSelf, X),
@@ -113,6 +114,7 @@ BREAKERS = {
     "spoils weight": broken("no-mutation", lambda: Spoils("weight"), X),
     "spoils mask": broken("no-mutation", lambda: Spoils("mask"), MEMORY, mask=HIDDEN),
     "float32": broken("shape-and-dtype", lambda: Returns(lambda dx, dy: dx.astype(np.float32)), X),
+    "None": broken("shape-and-dtype", lambda: Returns(lambda dx, dy: None), X),
     "NaN": broken("shape-and-dtype", lambda: Returns(lambda dx, dy: dx * np.nan), X),
     "two gradients for one input": broken("shape-and-dtype", lambda: Returns(lambda dx, dy: (dx, dy)), X),
 }
