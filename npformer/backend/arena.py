@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -70,7 +70,7 @@ class Arena:
     def __init__(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]], backend: Backend) -> None:
         parameters = list(parameters)
         expect_unique([name for name, _, _ in parameters])
-        step = ALIGNMENT // np.dtype(backend.dtype).itemsize
+        self._step = step = ALIGNMENT // np.dtype(backend.dtype).itemsize
         segments, start = [], 0
         for name, parameter, aliases in parameters:
             stop = start + math.prod(parameter.data.shape)
@@ -184,20 +184,12 @@ class Arena:
             )
         self.segments = tuple(replace(s, **changes) if is_meant(s) else s for s in self.segments)
 
-    def runs(self, *, decaying: bool = True) -> Iterator[SegmentRun]:
+    def runs(self, *, decaying: bool = True) -> list[SegmentRun]:
         """The trainable segments, adjacent ones with equal settings joined; not decaying: weight_decay 0 for all."""
-        current: SegmentRun | None = None
+        runs: list[SegmentRun] = []
         for segment in (s for s in self.segments if s.trainable):
-            settings = (segment.lr_scale, segment.weight_decay if decaying else 0.0)
-            if current is not None and settings == current[1:] and self._touch(current.where, segment):
-                current = SegmentRun(slice(current.where.start, segment.stop), *settings)
-                continue
-            if current is not None:
-                yield current
-            current = SegmentRun(slice(segment.start, segment.stop), *settings)
-        if current is not None:
-            yield current
-
-    def _touch(self, where: slice, segment: Segment) -> bool:
-        """Whether only a gap lies between where and segment."""
-        return int(segment.start - where.stop) < ALIGNMENT // np.dtype(self.backend.dtype).itemsize
+            start, settings = segment.start, (segment.lr_scale, segment.weight_decay if decaying else 0.0)
+            if runs and settings == runs[-1][1:] and start - runs[-1].where.stop < self._step:  # only a gap between
+                start = runs.pop().where.start
+            runs.append(SegmentRun(slice(start, segment.stop), *settings))
+        return runs

@@ -28,9 +28,6 @@ NO_PRECISIONS = {
 DTYPES = ("float32", "float64", "complex128")
 Result = TypeVar("Result")
 
-#: (p, g, m, v, lr, betas, eps, t, decay): one update of flat arrays, in place, as in ``optim/adam.py``.
-AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
-
 
 class Device(Protocol):
     """Where arrays live. ``NumpyDevice`` and ``CupyDevice`` implement it; another device needs only these methods."""
@@ -84,29 +81,6 @@ def expect_precision(name: str) -> str:
         why = f"; {NO_PRECISIONS[name]}" if name in NO_PRECISIONS else ""
         raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, got {name!r}{why}")
     return name
-
-
-class Branches(Protocol):
-    """Adds the gradient of a sub-layer's input to that of the stream, which is the same array, within a product."""
-
-    def open(self, x: Array, dx: Array) -> None:
-        """dx is one gradient of x, and the next operation with x as its input may add its own to it, in place."""
-
-    def closed(self, dx: Array) -> bool:
-        """Whether it has: then its gradient is the sum of both."""
-
-
-class ArenaUpdates(Protocol):
-    """The end of a training step over a whole arena, with all scalars in device memory."""
-
-    def gradient_norm(self, arena: Any, longest: float | None) -> tuple[Array, Array | None]:
-        """The norm () of the trainable gradients, and the factor () that clips it to longest; None without longest."""
-
-    def adam(
-        self, arena: Any, m: Array, v: Array, rates: Array, betas: tuple[float, float], eps: float,
-        weight_decay: float, shrink: Array | None,
-    ) -> None:  # fmt: skip
-        """Adam's update of all trainable segments, with gradients times shrink (); rates (3,) as in ``Adam.rates``."""
 
 
 @dataclass(frozen=True)

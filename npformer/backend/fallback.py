@@ -40,11 +40,6 @@ class _Kept(NamedTuple):
     dtype: Any  # of all inputs of a fast forward; of what a plain one returned
 
 
-def takes_real(letter: str) -> bool:
-    """Whether fast kernels take the dtype with this letter: float32 and float64."""
-    return letter in "fd"
-
-
 def with_fallback(fast: Ops, plain: Ops, arrays: Any = np.ndarray) -> Ops:
     """The table fast, with plain's pairs for inputs of type ``arrays`` that are not all float32 or all float64."""
     pairs = {name: (kernel, getattr(plain, name)) for name, kernel in vars(fast).items()}
@@ -100,7 +95,7 @@ def _choosing(op: str, fast: Pair, plain: Pair, arrays: Any) -> Pair:
                 elif x.dtype != dtype:
                     return plain.forward(*inputs, **options)
         if dtype not in known:
-            known[dtype] = dtype is not None and bool(dtype.isnative) and takes_real(dtype.char)
+            known[dtype] = dtype is not None and bool(dtype.isnative) and dtype.char in "fd"
         if not known[dtype]:
             return plain.forward(*inputs, **options)
         y, cache = fast.forward(*inputs, **options)

@@ -23,11 +23,12 @@ from dataclasses import Field, make_dataclass
 from difflib import get_close_matches
 from functools import cache, partial, wraps
 from importlib import import_module
-from inspect import isfunction
+from inspect import isfunction, signature
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from npformer.functional import OPERATIONS
+from npformer.functional.arrays import expect_shape
 from npformer.functional.philox import Bits
 from npformer.typing import Array
 
@@ -67,9 +68,11 @@ def accumulate(gradients: tuple[Array, ...], into: Sequence[Array | None]) -> An
 def add_into(gradients: Sequence[Any], into: Sequence[Array | None]) -> tuple[Array, ...]:
     """Add the last len(into) gradients to its arrays (None: skipped); returns the others."""
     first_parameter = len(gradients) - len(into)
-    for total, gradient in zip(into, gradients[first_parameter:], strict=True):
-        if total is not None:
-            total += gradient  # in place: total is a view of the parameter's gradient
+    added = [pair for pair in zip(into, gradients[first_parameter:], strict=True) if pair[0] is not None]
+    for total, gradient in added:
+        expect_shape("into", total, "the shape of the parameter", *gradient.shape)
+    for total, gradient in added:
+        total += gradient  # in place: total is a view of the parameter's gradient
     return tuple(gradients[:first_parameter])
 
 
@@ -122,13 +125,14 @@ def with_kernels(ops: Ops, folder: str, *first: Any) -> Ops:
     """ops with the kernels of a folder, given as a package's name. ``first`` are the first arguments of each kernel.
 
     A kernel is found by its name: ``linear_forward`` and ``linear_backward``, in any module of the folder, replace
-    the pair of linear. There must be both or neither, since a backward reads only the cache of its own forward.
+    the pair of linear. There must be both or neither, since a backward reads only the cache of its own forward. A
+    backward without the argument ``into`` returns all gradients, as in ``functional``.
     """
-    kernels = kernels_in(folder)
-    if first:
-        kernels = {
-            op: Pair(partial(forward, *first), partial(backward, *first)) for op, (forward, backward) in kernels.items()
-        }
+    kernels = {}
+    for op, pair in kernels_in(folder).items():
+        forward, backward = (partial(each, *first) for each in pair) if first else pair
+        adds = "into" in signature(pair.backward).parameters
+        kernels[op] = Pair(forward, backward) if adds else plain_pair(forward, backward)
     return Ops(**vars(ops) | kernels)
 
 

@@ -155,6 +155,12 @@ def from_pool(pool: Pool, array_class: type[HostArray]) -> Iterator[None]:
         _here.pool, _here.array_class, _here.least = before
 
 
+def read_only(x: HostArray) -> HostArray:
+    """x, which nobody can write to by this name: one that is kept for later calls."""
+    x.flags.writeable = False
+    return x
+
+
 def forget_unused() -> None:
     """Free this thread's unused buffers."""
     _here.pool.shrink(0)

@@ -25,9 +25,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from npformer.backend.backend import AdamUpdate, ArenaUpdates, Branches
+if TYPE_CHECKING:
+    from npformer.engine.cuda.adam import DeviceUpdates
+    from npformer.engine.cuda.sums import DeviceBranches
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Jobs = Sequence[Callable[[], Any]]
@@ -71,6 +73,9 @@ class Capabilities:
     ``with_room(work, has_begun)`` returns what work returns. If memory is full, it frees that of records and tries
     again, unless has_begun() says that something was changed; it raises DeviceMemoryError if that is not enough.
     ``ranks_on_device`` makes a communicator of processes one for arrays on their devices.
+    ``adam_update(p, g, m, v, lr, betas, eps, t, decay)`` is one update of flat arrays, in place, as in
+    ``optim/adam.py``. ``updates`` ends a step over a whole arena, with all scalars in device memory. ``branches`` adds
+    the gradient of a sub-layer's input to that of the stream, which is the same array, within a product.
     """
 
     threads: int = 1
@@ -80,9 +85,9 @@ class Capabilities:
     capture: Callable[..., Any] = run_eagerly
     capture_part: Callable[..., Any] = run_eagerly
     with_room: Callable[..., Any] = called
-    adam_update: AdamUpdate | None = None
-    updates: ArenaUpdates | None = None
-    branches: Branches | None = None
+    adam_update: Callable[..., None] | None = None
+    updates: DeviceUpdates | None = None
+    branches: DeviceBranches | None = None
     backward_pass: Callable[[bool], AbstractContextManager[Any]] = nullcontext
     ranks_on_device: Callable[[Any], Any] = unchanged
     decoding: Any = None

@@ -28,14 +28,11 @@ class Window(NamedTuple):
 
     def blocks(self, x: Array) -> Array:
         """x (B, H, T, D) as (B, H, G, R = size, D), filled up with zeros."""
-        x = _lengthened(x, self.size)
-        batch, heads, length, width = x.shape
-        return namespace(x).reshape(x, (batch, heads, length // self.size, self.size, width))
+        return _folded(x, self.size)
 
     def rows(self, blocks: Array, length: int) -> Array:
         """Back: (B, H, G, R, M) as (B, H, T, M); it is the transpose of ``blocks``."""
-        batch, heads, count, size, width = blocks.shape
-        return namespace(blocks).reshape(blocks, (batch, heads, count * size, width))[:, :, :length, :]
+        return _unfolded(blocks, length)
 
     def keys(self, x: Array) -> Array:
         """The keys (B, H, G, M, D) of each block, of x (B, H, T, D)."""
@@ -71,18 +68,11 @@ class Stride(NamedTuple):
 
     def blocks(self, x: Array) -> Array:
         """x (B, H, T, D) as (B, H, G = size, R = ⌈T/size⌉, D), filled up with zeros."""
-        x = _lengthened(x, self.size)
-        batch, heads, length, width = x.shape
-        xp = namespace(x)
-        folded = xp.reshape(x, (batch, heads, length // self.size, self.size, width))
-        return xp.permute_dims(folded, (0, 1, 3, 2, 4))
+        return namespace(x).permute_dims(_folded(x, self.size), (0, 1, 3, 2, 4))
 
     def rows(self, blocks: Array, length: int) -> Array:
         """Back: (B, H, G, R, M) as (B, H, T, M); it is the transpose of ``blocks``."""
-        batch, heads, count, size, width = blocks.shape
-        xp = namespace(blocks)
-        unfolded = xp.permute_dims(blocks, (0, 1, 3, 2, 4))
-        return xp.reshape(unfolded, (batch, heads, count * size, width))[:, :, :length, :]
+        return _unfolded(namespace(blocks).permute_dims(blocks, (0, 1, 3, 2, 4)), length)
 
     def keys(self, x: Array) -> Array:
         """The keys (B, H, G, M, D) of each block: its own positions."""
@@ -100,11 +90,16 @@ class Stride(NamedTuple):
         return (query % self.size)[:, None] + column[None, :] * self.size
 
 
-def _lengthened(x: Array, size: int) -> Array:
-    """x (B, H, T, D) padded with zeros at the end, so that T is divisible by size."""
-    missing = -x.shape[2] % size
-    if not missing:
-        return x
-    xp = namespace(x)
-    filling = xp.zeros((*x.shape[:2], missing, x.shape[3]), dtype=x.dtype, device=device_of(x))
-    return xp.concat([x, filling], axis=2)
+def _folded(x: Array, size: int) -> Array:
+    """x (B, H, T, D) as (B, H, ⌈T/size⌉, size, D), padded with zeros at the end where size does not divide T."""
+    xp, missing = namespace(x), -x.shape[2] % size
+    if missing:
+        filling = xp.zeros((*x.shape[:2], missing, x.shape[3]), dtype=x.dtype, device=device_of(x))
+        x = xp.concat([x, filling], axis=2)
+    return xp.reshape(x, (*x.shape[:2], x.shape[2] // size, size, x.shape[3]))
+
+
+def _unfolded(blocks: Array, length: int) -> Array:
+    """Back: (B, H, G, R, M) as (B, H, T, M)."""
+    batch, heads, count, size, width = blocks.shape
+    return namespace(blocks).reshape(blocks, (batch, heads, count * size, width))[:, :, :length, :]

@@ -151,8 +151,4 @@ def expect_local_attention(q: Array, k: Array, v: Array, mask: AttentionMask) ->
         )
 
 
-def _near(back: int, mask: AttentionMask) -> bool:
-    return (mask.window is not None and back < mask.window) or (mask.stride is not None and back % mask.stride == 0)
-
-
 LOCAL_ATTENTION = Operation(local_attention_forward, local_attention_backward)

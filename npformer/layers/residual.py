@@ -41,7 +41,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
 from npformer.backend import Backend
-from npformer.backend.backend import Branches
 from npformer.errors import ConfigError
 from npformer.layers.call_tree import Context
 from npformer.layers.layer import Layer
@@ -128,7 +127,7 @@ class ResidualLayer(Layer):
         dx, df = self.ops.residual.backward(dx, of_total)  # back through the sum
         return dx, df
 
-    def _branches(self) -> Branches | None:
+    def _branches(self) -> Any:
         """What adds the gradient of a sub-layer's input to the stream's within the sub-layer's last product, if any."""
         engine, declared = self.backend.engine, vars(type(self)).get("branches") is True
         return engine.branches if engine is not None and declared and self.norm_order == "post" else None

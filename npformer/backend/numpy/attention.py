@@ -33,13 +33,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.blocks import filled, row_blocks
-from npformer.backend.numpy.gradients import Into, expect_gradients
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.numpy.heads import empty_gradients, empty_heads, row_factors
 from npformer.backend.numpy.philox import kept
-from npformer.backend.ops import accumulate
-from npformer.backend.workspace import empty
+from npformer.backend.workspace import empty, read_only
+from npformer.functional.arrays import expect_shape
+from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
 from npformer.functional.philox import Draw
 from npformer.typing import Array, HostArray
@@ -66,8 +66,6 @@ def attention_forward(
     q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
 ) -> tuple[Array, AttentionCache]:
     """As the plain kernel: q (B, H, T, D) attends to k and v (B, H, S, D). Returns out (B, H, T, D)."""
-    if not _fit(q, k, v):
-        return F.attention_forward(q, k, v, mask, draw)  # type: ignore[return-value]  # it raises
     return _forward(q, k, v, None, mask, draw)
 
 
@@ -75,18 +73,15 @@ def biased_attention_forward(
     q: Array, k: Array, v: Array, bias: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
 ) -> tuple[Array, AttentionCache]:
     """As the plain kernel: q (B, H, T, D) attends to k and v (B, H, S, D) with bias (H, T, S). Returns out."""
-    if not _fit(q, k, v) or bias.shape != (*q.shape[1:3], k.shape[2]):
-        return F.biased_attention_forward(q, k, v, bias, mask, draw)  # type: ignore[return-value]  # it raises
     return _forward(q, k, v, bias, mask, draw)
-
-
-def _fit(q: Array, k: Array, v: Array) -> bool:
-    return q.ndim == 4 and bool(k.shape == v.shape) and k.shape == (*q.shape[:2], *k.shape[2:3], q.shape[3])
 
 
 def _forward(
     q: Array, k: Array, v: Array, bias: Array | None, mask: AttentionMask, draw: Draw | None
 ) -> tuple[Array, AttentionCache]:
+    expect_heads(q, k, v)
+    if bias is not None:
+        expect_shape("bias", bias, "(H, T, S)", *q.shape[1:3], k.shape[2])
     caps = score_caps(mask, q.shape[2], k.shape[2], q)
 
     def write_scores(rows: slice, scores: Array) -> None:
@@ -148,15 +143,15 @@ def _write_powers(write_scores: Callable[[], None], powers: Array, sums: Array) 
         sums[sums == 0] = 1
 
 
-def attention_backward(dout: Array, cache: AttentionCache, into: Into = ()) -> Any:
+def attention_backward(dout: Array, cache: AttentionCache) -> tuple[Array, Array, Array]:
     """As the plain kernel: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D))."""
-    return accumulate(_backward(dout, cache, None), into)
+    return _backward(dout, cache, None)
 
 
-def biased_attention_backward(dout: Array, cache: AttentionCache, into: Into = ()) -> Any:
+def biased_attention_backward(dout: Array, cache: AttentionCache) -> tuple[Array, ...]:
     """As the plain kernel: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D), dbias (H, T, S))."""
     dbias = np.zeros(cache.kept.powers.shape[1:], dtype=cache.q.dtype)
-    return accumulate((*_backward(dout, cache, dbias), dbias), into)
+    return *_backward(dout, cache, dbias), dbias
 
 
 def _backward(dout: Array, cache: AttentionCache, dbias: Array | None) -> tuple[Array, Array, Array]:
@@ -223,9 +218,7 @@ def _pattern(
     assert visible is not None
     if visible.all():
         return None
-    caps = as_caps(visible, dtype)
-    caps.flags.writeable = False
-    return caps
+    return read_only(as_caps(visible, dtype))
 
 
 def as_caps(visible: Array, dtype: Any) -> HostArray:

@@ -6,14 +6,11 @@ Backward needs two sums instead of four: with dβ = Σ dy and dγ = Σ dy·x̂ t
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from npformer.backend.numpy.blocks import as_matrix, column_sums, row_blocks
-from npformer.backend.numpy.gradients import Into, expect_gradients
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.numpy.layer_norm import expect_gain
-from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.batch_norm import BatchNormCache, token_shares
 from npformer.typing import Array
@@ -41,10 +38,10 @@ def batch_norm_forward(
     return y, BatchNormCache(x_hat, r, gamma, shares, mean, variance)
 
 
-def batch_norm_backward(dy: Array, cache: BatchNormCache, into: Into = ()) -> Any:
+def batch_norm_backward(dy: Array, cache: BatchNormCache) -> tuple[Array, Array, Array]:
     """As the plain kernel: gradients (dx (..., C), dgamma (C,), dbeta (C,))."""
     x_hat, r, gamma, shares, _, _ = cache
-    expect_gradients(dy, x_hat.shape, into, gamma.shape, gamma.shape)
+    expect_gradients(dy, x_hat.shape)
     dgamma, dbeta = np.zeros((2, *gamma.shape), dtype=x_hat.dtype)
     dx, slope = empty(x_hat.shape, x_hat.dtype), r * gamma
     dy_rows, x_hat_rows, dx_rows, by_token = map(as_matrix, (dy, x_hat, dx, shares))
@@ -58,4 +55,4 @@ def batch_norm_backward(dy: Array, cache: BatchNormCache, into: Into = ()) -> An
         lost *= by_token[rows]
         block = np.multiply(dy_rows[rows], slope, out=dx_rows[rows])
         block -= lost
-    return accumulate((dx, dgamma, dbeta), into)
+    return dx, dgamma, dbeta

@@ -12,11 +12,11 @@ MKL, Apple's Accelerate) are left unchanged.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -73,22 +73,16 @@ def _libraries() -> list[ctypes.CDLL]:
 SPELLINGS = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads")
 
 
-class _Controller(NamedTuple):
-    get: Callable[[], int]
-    set: Callable[[int], Any]
-
-
 @cache
-def _controller() -> _Controller | None:
-    """OpenBLAS's own functions; None if NumPy uses another BLAS."""
+def _controller() -> tuple[Any, Any] | None:
+    """OpenBLAS's own functions, which get and set the number; None if NumPy uses another BLAS."""
     get, set_ = (blas_function(*(spelling.format(verb) for spelling in SPELLINGS)) for verb in ("get", "set"))
-    return None if get is None or set_ is None else _Controller(get, set_)
+    return None if get is None or set_ is None else (get, set_)
 
 
 def blas_thread_counter() -> Any | None:
     """OpenBLAS's function that says how many threads a product may use, as C calls it; None for another BLAS."""
-    controller = _controller()
-    return None if controller is None else controller.get
+    return (_controller() or (None,))[0]
 
 
 def can_set_blas_threads() -> bool:
@@ -98,8 +92,8 @@ def can_set_blas_threads() -> bool:
 
 def blas_threads() -> int | None:
     """The number of threads that a matrix product may use now; None if it is unknown."""
-    controller = _controller()
-    return None if controller is None else int(controller.get())
+    counter = blas_thread_counter()
+    return None if counter is None else int(counter())
 
 
 @contextmanager
@@ -109,9 +103,10 @@ def one_blas_thread() -> Iterator[None]:
     if controller is None:
         yield
         return
-    before = controller.get()
-    controller.set(1)
+    get, set_ = controller
+    before = get()
+    set_(1)
     try:
         yield
     finally:
-        controller.set(before)
+        set_(before)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from npformer.backend.workspace import read_only
 from npformer.typing import Array, HostArray
 
 BLOCK = 1 << 16  # numbers in a block: 256 kB of float32, so that three or four share a second-level cache of 1 MB
@@ -42,9 +43,7 @@ def filled(size: int, value: float, dtype: Any) -> HostArray:
 @lru_cache(maxsize=64)
 def _filled(size: int, value: float, dtype: Any) -> HostArray:
     """A vector of one value whose length is a power of two, so that few of them serve batches of all sizes."""
-    vector: HostArray = np.full(size, value, dtype=dtype)
-    vector.flags.writeable = False
-    return vector
+    return read_only(np.full(size, value, dtype=dtype))
 
 
 def column_sums(x: Array) -> Array:

@@ -7,15 +7,13 @@ there. The plain kernel keeps p, q and a one-hot matrix, each as large as the lo
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.blocks import as_matrix, filled, row_blocks
-from npformer.backend.numpy.gradients import Into
-from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
+from npformer.functional.cross_entropy import expect_loss
 from npformer.typing import Array
 
 
@@ -33,8 +31,7 @@ def cross_entropy_forward(
     logits: Array, targets: Array, ignore_index: int | None = 0, label_smoothing: float = 0.0
 ) -> tuple[Array, CrossEntropyCache]:
     """As the plain kernel: mean loss, in nats per counted token, of logits (..., V) at targets (...), a scalar ()."""
-    if not 0 <= label_smoothing < 1 or targets.dtype.kind not in "iu" or targets.shape != logits.shape[:-1]:
-        return F.cross_entropy_forward(logits, targets, ignore_index, label_smoothing)  # type: ignore[return-value]
+    expect_loss(logits, targets, label_smoothing)
     z, V = as_matrix(logits), logits.shape[-1]
     flat = targets.reshape(-1)
     counted = np.ones(flat.shape, z.dtype) if ignore_index is None else (flat != ignore_index).astype(z.dtype)
@@ -67,7 +64,7 @@ def _losses(z: Array, rows: slice, cache: CrossEntropyCache) -> Array:
     return np.log(sums) - expected
 
 
-def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache, into: Into = ()) -> Any:
+def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache) -> tuple[Array]:
     """As the plain kernel: gradient (dlogits (..., V),); dloss is a scalar, 1.0 for the loss itself."""
     powers, sums, counted, targets, at_target, elsewhere, num_counted = cache
     dlogits = empty(powers.shape, powers.dtype)
@@ -79,4 +76,4 @@ def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache, into:
         if elsewhere:
             block -= (elsewhere * per_token[rows])[:, None]
         block[np.arange(len(block)), targets[rows]] -= at_target[rows]
-    return accumulate((dlogits,), into)
+    return (dlogits,)

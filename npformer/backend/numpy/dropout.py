@@ -8,15 +8,12 @@ diverged anyway.) x + f·keep·s is computed in the output array, block by block
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from npformer.backend.numpy.blocks import as_matrix, row_blocks
-from npformer.backend.numpy.gradients import Into, expect_gradients
-from npformer.backend.numpy.layer_norm import layer_norm_forward, norm_gradients
+from npformer.backend.numpy.gradients import expect_gradients
+from npformer.backend.numpy.layer_norm import layer_norm_backward, layer_norm_forward
 from npformer.backend.numpy.philox import kept
-from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.add_norm import AddNormCache
 from npformer.functional.arrays import expect_shape
@@ -33,9 +30,9 @@ def dropout_forward(x: Array, draw: Draw | None) -> tuple[Array, DropoutCache]:
     return drop(x, cache), cache
 
 
-def dropout_backward(dy: Array, cache: DropoutCache, into: Into = ()) -> Any:
+def dropout_backward(dy: Array, cache: DropoutCache) -> tuple[Array]:
     """As the plain kernel: gradient (dx (...),)."""
-    return accumulate((drop(dy, cache),), into)
+    return (drop(dy, cache),)
 
 
 def drop(x: Array, cache: DropoutCache) -> Array:
@@ -67,9 +64,9 @@ def residual_forward(x: Array, f: Array, draw: Draw | None) -> tuple[Array, Resi
     return y, ResidualCache(DropoutCache(keep, scale))
 
 
-def residual_backward(dy: Array, cache: ResidualCache, into: Into = ()) -> Any:
+def residual_backward(dy: Array, cache: ResidualCache) -> tuple[Array, Array]:
     """As the plain kernel: gradients (dx (..., C), df (..., C))."""
-    return accumulate((dy, drop(dy, cache.dropout)), into)
+    return dy, drop(dy, cache.dropout)
 
 
 def post_norm_forward(
@@ -81,10 +78,10 @@ def post_norm_forward(
     return y, PostNormCache(residual, norm)
 
 
-def post_norm_backward(dy: Array, cache: PostNormCache, into: Into = ()) -> Any:
+def post_norm_backward(dy: Array, cache: PostNormCache) -> tuple[Array, Array, Array, Array]:
     """As the plain kernel: gradients (dx (..., C), df (..., C), dgamma (C,), dbeta (C,))."""
-    dx, dgamma, dbeta = norm_gradients(dy, cache.norm, into)
-    return accumulate((dx, drop(dx, cache.residual.dropout), dgamma, dbeta), into)
+    dx, dgamma, dbeta = layer_norm_backward(dy, cache.norm)
+    return dx, drop(dx, cache.residual.dropout), dgamma, dbeta
 
 
 def add_norm_forward(
@@ -96,10 +93,10 @@ def add_norm_forward(
     return (total, normed), AddNormCache(residual, norm)
 
 
-def add_norm_backward(dy: tuple[Array, Array], cache: AddNormCache, into: Into = ()) -> Any:
+def add_norm_backward(dy: tuple[Array, Array], cache: AddNormCache) -> tuple[Array, Array, Array, Array]:
     """As the plain kernel: gradients (dx (..., C), df (..., C), dgamma (C,), dbeta (C,)) for dy = (dtotal, dnormed)."""
     dtotal, dnormed = dy
     expect_gradients(dtotal, cache.norm.x_hat.shape)
-    dx, dgamma, dbeta = norm_gradients(dnormed, cache.norm, into)
+    dx, dgamma, dbeta = layer_norm_backward(dnormed, cache.norm)
     dx += dtotal
-    return accumulate((dx, drop(dx, cache.residual.dropout), dgamma, dbeta), into)
+    return dx, drop(dx, cache.residual.dropout), dgamma, dbeta

@@ -12,18 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.gradients import Into, expect_gradients
-from npformer.backend.ops import accumulate
 from npformer.functional.arrays import as_rows
-from npformer.functional.embedding import EmbeddingCache
+from npformer.functional.embedding import EmbeddingCache, expect_table
 from npformer.typing import Array
 
 
 def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[Array, EmbeddingCache]:
     """As the plain kernel: look up tokens (...), integers in [0, V), in table (V, C). Returns y (..., C)."""
-    if tokens.dtype.kind not in "iu" or table.ndim != 2:
-        return F.embedding_forward(tokens, table, scale)  # it raises the error
+    expect_table(tokens, table)
     y = table[tokens]
     y *= scale
     return y, EmbeddingCache(tokens, table.shape[0], scale)
@@ -33,10 +30,10 @@ def embedding_backward(dy: Array, cache: EmbeddingCache, into: Into = ()) -> Any
     """As the plain kernel: gradient dtable (V, C), added directly to the rows of into's array if there is one."""
     shape = cache.num_rows, dy.shape[-1]
     expect_gradients(dy, (*cache.tokens.shape, shape[1]), into, shape)
-    dtable = into[0] if len(into) == 1 else np.zeros(shape, dtype=dy.dtype)
+    dtable = into[0] if into else np.zeros(shape, dtype=dy.dtype)
     if dtable is not None:
         _add_rows(dtable, dy, cache)
-    return None if len(into) == 1 else accumulate((dtable,), into)
+    return None if into else dtable
 
 
 def _add_rows(dtable: Array, dy: Array, cache: EmbeddingCache) -> None:

@@ -10,18 +10,17 @@ backward applies it to dy.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.blocks import as_matrix, column_sums, row_blocks
 from npformer.backend.numpy.gelu import gelu_and_slope
-from npformer.backend.numpy.gradients import Into, expect_gradients
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.numpy.philox import kept
-from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
-from npformer.functional.feed_forward import ACTIVATIONS
+from npformer.functional.feed_forward import expect_activation
+from npformer.functional.linear import expect_linear
 from npformer.functional.philox import Draw
 from npformer.typing import Array, HostArray
 
@@ -39,9 +38,10 @@ def feed_forward_forward(
     x: Array, w1: Array, b1: Array, w2: Array, b2: Array, activation: str, draw: Draw | None
 ) -> tuple[Array, FeedForwardCache]:
     """As the plain kernel: x (..., C) by w1 (C, F), b1 (F,), the activation, w2 (F, C), b2 (C,). Returns y (..., C)."""
-    if activation not in ACTIVATIONS or not _fit(x, w1, b1, w2, b2):
-        return F.feed_forward_forward(x, w1, b1, w2, b2, activation, draw)  # type: ignore[return-value]  # it raises
+    expect_activation(activation)
+    expect_linear(x, w1, b1)
     hidden = empty((*x.shape[:-1], w1.shape[1]), x.dtype)
+    expect_linear(hidden, w2, b2)
     slope = empty(hidden.shape, x.dtype) if activation == "gelu" else None
     keep, scale = kept(draw, hidden)
     np.matmul(as_matrix(x), w1, out=as_matrix(hidden))
@@ -54,11 +54,10 @@ def feed_forward_forward(
     return y, FeedForwardCache(x, hidden, slope, scale, w1, w2)
 
 
-def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Into = ()) -> Any:
+def feed_forward_backward(dy: Array, cache: FeedForwardCache) -> tuple[Array, ...]:
     """As the plain kernel: gradients (dx (..., C), dw1 (C, F), db1 (F,), dw2 (F, C), db2 (C,))."""
     x, hidden, slope, scale, w1, w2 = cache
-    parameters = w1.shape, w1.shape[1:], w2.shape, w2.shape[1:]
-    expect_gradients(dy, (*x.shape[:-1], w2.shape[1]), into, *parameters)
+    expect_gradients(dy, (*x.shape[:-1], w2.shape[1]))
     x_rows, hidden_rows, dy_rows = as_matrix(x), as_matrix(hidden), as_matrix(dy)
     scaled = dy_rows if scale == 1 else np.multiply(dy_rows, scale, out=empty(dy_rows.shape, x.dtype))
     dw2 = np.matmul(hidden_rows.T, scaled, out=empty(w2.shape, x.dtype))
@@ -68,7 +67,7 @@ def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Into = ()) -
     dw1 = np.matmul(x_rows.T, dh, out=empty(w1.shape, x.dtype))
     dx = empty(x.shape, x.dtype)
     np.matmul(dh, w1.T, out=as_matrix(dx))
-    return accumulate((dx, dw1, column_sums(dh), dw2, column_sums(dy_rows)), into)
+    return dx, dw1, column_sums(dh), dw2, column_sums(dy_rows)
 
 
 def _activate(hidden: Array, bias: Array, keep: HostArray | None, slope: Array | None) -> None:
@@ -89,13 +88,3 @@ def _activate(hidden: Array, bias: Array, keep: HostArray | None, slope: Array |
         if passed is not None:
             h *= passed
             block *= passed
-
-
-def _fit(x: Array, w1: Array, b1: Array, w2: Array, b2: Array) -> bool:
-    """Whether x (..., C), w1 (C, F), b1 (F,), w2 (F, C), b2 (C,) meet."""
-    return bool(
-        w1.ndim == w2.ndim == 2
-        and x.shape[-1:] == w1.shape[:1]
-        and b1.shape == w1.shape[1:] == w2.shape[:1]
-        and b2.shape == w2.shape[1:]
-    )

@@ -10,13 +10,11 @@ mean_C(g·x̂), since g = γ·dy. Likewise mean_C g is the product of dy with γ
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from npformer.backend.numpy.blocks import as_matrix, column_sums, filled, row_blocks
-from npformer.backend.numpy.gradients import Into, expect_gradients
-from npformer.backend.ops import accumulate
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.workspace import empty
 from npformer.functional.arrays import expect_shape
 from npformer.functional.layer_norm import LayerNormCache
@@ -43,15 +41,10 @@ def layer_norm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -
     return y, LayerNormCache(x_hat, r, gamma)
 
 
-def layer_norm_backward(dy: Array, cache: LayerNormCache, into: Into = ()) -> Any:
+def layer_norm_backward(dy: Array, cache: LayerNormCache) -> tuple[Array, Array, Array]:
     """As the plain kernel: gradients (dx (..., C), dgamma (C,), dbeta (C,))."""
-    return accumulate(norm_gradients(dy, cache, into), into)
-
-
-def norm_gradients(dy: Array, cache: LayerNormCache, into: Into) -> tuple[Array, Array, Array]:
-    """(dx (..., C), dgamma (C,), dbeta (C,)), new arrays. Raises ShapeError if dy or an array in into does not fit."""
     x_hat, r, gamma = cache
-    expect_gradients(dy, x_hat.shape, into, gamma.shape, gamma.shape)
+    expect_gradients(dy, x_hat.shape)
     dx, mean_of_gain = empty(x_hat.shape, x_hat.dtype), gamma * (1 / max(1, gamma.shape[0]))  # γ/C
     dgamma, dbeta = np.zeros((2, *gamma.shape), dtype=x_hat.dtype)
     dy_rows, dx_rows, x_hat_rows, r_rows = map(as_matrix, (dy, dx, x_hat, r))

@@ -6,34 +6,29 @@ temporary of ``x W + b``, and ``np.sum`` over rows.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.blocks import as_matrix, column_sums
-from npformer.backend.numpy.gradients import Into, expect_gradients
-from npformer.backend.ops import accumulate
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.workspace import empty
-from npformer.functional.linear import LinearCache
+from npformer.functional.linear import LinearCache, expect_linear
 from npformer.typing import Array
 
 
 def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
     """As the plain kernel: x (..., C_in) by weight (C_in, C_out) and bias (C_out,) to y (..., C_out)."""
-    if weight.ndim != 2 or x.shape[-1:] != weight.shape[:1] or bias.shape != weight.shape[1:]:
-        return F.linear_forward(x, weight, bias)  # it raises the error
+    expect_linear(x, weight, bias)
     y: Array = empty((*x.shape[:-1], weight.shape[1]), x.dtype)
     np.matmul(as_matrix(x), weight, out=as_matrix(y))
     y += bias
     return y, LinearCache(x, weight)
 
 
-def linear_backward(dy: Array, cache: LinearCache, into: Into = ()) -> Any:
+def linear_backward(dy: Array, cache: LinearCache) -> tuple[Array, Array, Array]:
     """As the plain kernel: gradients (dx (..., C_in), dweight (C_in, C_out), dbias (C_out,))."""
     x, weight = cache
-    expect_gradients(dy, (*x.shape[:-1], weight.shape[1]), into, weight.shape, weight.shape[1:])
+    expect_gradients(dy, (*x.shape[:-1], weight.shape[1]))
     dx, dy_rows = empty(x.shape, x.dtype), as_matrix(dy)
     np.matmul(dy_rows, weight.T, out=as_matrix(dx))
     dweight = np.matmul(as_matrix(x).T, dy_rows, out=empty(weight.shape, x.dtype))
-    return accumulate((dx, dweight, column_sums(dy_rows)), into)
+    return dx, dweight, column_sums(dy_rows)

@@ -16,10 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend.numpy.blocks import row_blocks
-from npformer.backend.numpy.gradients import Into
 from npformer.backend.numpy.heads import empty_heads
-from npformer.backend.ops import accumulate
-from npformer.backend.workspace import empty
+from npformer.backend.workspace import empty, read_only
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
 from npformer.functional.linear_attention import CHUNK, expect_linear_attention
 from npformer.typing import Array, HostArray
@@ -61,7 +59,7 @@ def linear_attention_forward(
     return out, LinearAttentionCache(fq, fk, v1, out, inverse, mask.causal)
 
 
-def linear_attention_backward(dout: Array, cache: LinearAttentionCache, into: Into = ()) -> Any:
+def linear_attention_backward(dout: Array, cache: LinearAttentionCache) -> tuple[Array, Array, Array]:
     """As the plain kernel: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D))."""
     fq, fk, v1, out, inverse, causal = cache
     dq, dk, dv = empty_heads(fq), empty_heads(fk), empty_heads(fk)
@@ -74,7 +72,7 @@ def linear_attention_backward(dout: Array, cache: LinearAttentionCache, into: In
         (_slopes_causal if causal else _slopes_of_all)(*arguments, *wanted)
         for slope, features in ((dq[rows], fq[rows]), (dk[rows], fk[rows])):
             slope *= np.minimum(features, 1)
-    return accumulate((dq, dk, dv), into)
+    return dq, dk, dv
 
 
 def _features(x: Array, y: Array) -> None:
@@ -134,9 +132,7 @@ def _chunks(x: Array) -> list[tuple[slice, HostArray]]:
 
 @lru_cache(maxsize=8)
 def _past(size: int, dtype: Any) -> HostArray:
-    past: HostArray = np.tri(size, dtype=dtype)
-    past.flags.writeable = False
-    return past
+    return read_only(np.tri(size, dtype=dtype))
 
 
 def _blocks(q: Array) -> Any:

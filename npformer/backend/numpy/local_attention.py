@@ -16,12 +16,10 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from npformer.backend.numpy.attention import Powers, as_caps, attend, blocks_of, to_scores
-from npformer.backend.numpy.gradients import Into
 from npformer.backend.numpy.heads import empty_gradients, row_factors
-from npformer.backend.ops import accumulate
-from npformer.backend.workspace import empty
+from npformer.backend.workspace import empty, read_only
 from npformer.functional.attention_mask import AttentionMask
-from npformer.functional.attention_pattern import Window
+from npformer.functional.attention_pattern import Stride, Window
 from npformer.functional.local_attention import expect_local_attention, patterns_of, visible_keys
 from npformer.functional.philox import Draw
 from npformer.typing import Array, HostArray
@@ -36,46 +34,30 @@ class LocalAttentionCache(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A pattern for a sequence of T positions: its columns among the M, and its blocks."""
+    """A pattern for a sequence, and its columns among the M."""
 
-    size: int
-    spread: int  # of a window: how many blocks of keys a block looks at; of a stride: 0
+    pattern: Window | Stride
     columns: slice
-    times: int  # ⌈T/size⌉: the number of blocks of a window, or of rows in a block of a stride
-
-    def blocks(self, x: Array) -> Array:
-        """x (b, H, T, D) as (b, H, G, R, D): a view if T is G·R, else a view of a zero-padded copy."""
-        length = self.times * self.size
-        if x.shape[2] != length:
-            x = _between_zeros(x, 0, length - x.shape[2])
-        folded = x.reshape(*x.shape[:2], self.times, self.size, x.shape[3])
-        return folded if self.spread else folded.swapaxes(2, 3)
 
     def keys(self, x: Array) -> Array:
         """The keys (b, H, G, M, D) of each block of x (b, H, T, D): views that overlap."""
-        if not self.spread:
-            return self.blocks(x)
-        size, behind = self.size, self.times * self.size - x.shape[2]
-        x = _between_zeros(x, size, behind + (self.spread - 2) * size)
+        if isinstance(self.pattern, Stride):
+            return self.pattern.keys(x)
+        size, width = self.pattern.size, self.columns.stop - self.columns.start
+        times = -(-x.shape[2] // size)
+        x = _between_zeros(x, size, times * size - x.shape[2] + width - 2 * size)
         b, h, t, d = x.strides
-        shape = (*x.shape[:2], self.times, self.spread * size, x.shape[3])
-        return as_strided(x, shape, (b, h, t * size, t, d), writeable=False)
-
-    def rows(self, blocks: Array, length: int) -> Array:
-        """Blocks (b, H, G, R, D) as (b, H, T, D)."""
-        blocks = blocks if self.spread else blocks.swapaxes(2, 3)
-        b, h, *_, width = blocks.shape
-        return blocks.reshape(b, h, self.times * self.size, width)[:, :, :length]
+        return as_strided(x, (*x.shape[:2], times, width, x.shape[3]), (b, h, t * size, t, d), writeable=False)
 
     def add_keys(self, dkeys: Array, dx: Array) -> None:
         """Add the gradients of the gathered keys, (b, H, G, M, D), to dx (b, H, T, D)."""
-        length, size = dx.shape[2], self.size
-        if not self.spread:
-            dx += self.rows(dkeys, length)
+        length, size = dx.shape[2], self.pattern.size
+        if isinstance(self.pattern, Stride):
+            dx += self.pattern.rows(dkeys, length)
             return
-        for block in range(self.spread):  # the previous block, the block itself, the next one
+        for block in range(dkeys.shape[3] // size):  # the previous block, the block itself, the next one
             some = dkeys[:, :, :, block * size : (block + 1) * size]
-            some = some.reshape(*dx.shape[:2], self.times * size, dx.shape[3])
+            some = some.reshape(*dx.shape[:2], dkeys.shape[2] * size, dx.shape[3])
             first = (block - 1) * size  # the position of the first key of the first block
             start, stop = max(0, first), min(length, first + some.shape[2])
             if stop > start:
@@ -101,7 +83,7 @@ def local_attention_forward(
     return out, LocalAttentionCache(q, k, v, parts, powers)
 
 
-def local_attention_backward(dout: Array, cache: LocalAttentionCache, into: Into = ()) -> Any:
+def local_attention_backward(dout: Array, cache: LocalAttentionCache) -> tuple[Array, Array, Array]:
     """As the plain kernel: gradients (dq, dk, dv), all (B, H, T, D)."""
     q, k, v, parts, (powers, inverse, keep, scale) = cache
     factor = row_factors(inverse, scale)
@@ -117,36 +99,41 @@ def local_attention_backward(dout: Array, cache: LocalAttentionCache, into: Into
         _to_keys(E if keep is None else E * keep[rows], g, parts, dv[rows])
         _to_keys(dscores, q[rows], parts, dk[rows])
         dq[rows] = _of_keys(dscores, k[rows], parts)
-    return accumulate((dq, dk, dv), into)
+    return dq, dk, dv
 
 
 def _products(rows: Array, keys: Array, parts: tuple[_Part, ...], y: Array) -> None:
     """Write the dot products of rows (b, H, T, D) with their gathered keys into y (b, H, T, M)."""
     for part in parts:
-        met = np.matmul(part.blocks(rows), part.keys(keys).swapaxes(3, 4))
-        y[..., part.columns] = part.rows(met, rows.shape[2])
+        met = np.matmul(part.pattern.blocks(rows), part.keys(keys).swapaxes(3, 4))
+        y[..., part.columns] = part.pattern.rows(met, rows.shape[2])
 
 
 def _of_keys(weights: Array, keys: Array, parts: tuple[_Part, ...]) -> Array:
     """Σ_j weights_tj key_j (b, H, T, D) over the gathered keys of each row; weights (b, H, T, M)."""
-    sums = (part.rows(part.blocks(weights[..., part.columns]) @ part.keys(keys), keys.shape[2]) for part in parts)
+    sums = (
+        part.pattern.rows(part.pattern.blocks(weights[..., part.columns]) @ part.keys(keys), keys.shape[2])
+        for part in parts
+    )
     return sum(sums, start=next(sums))
 
 
 def _to_keys(weights: Array, rows: Array, parts: tuple[_Part, ...], dkeys: Array) -> None:
     """Add Σ_t weights_tj row_t, over the rows that key j was gathered for, to dkeys (b, H, T, D)."""
     for part in parts:
-        part.add_keys(part.blocks(weights[..., part.columns]).swapaxes(3, 4) @ part.blocks(rows), dkeys)
+        blocks = part.pattern.blocks
+        part.add_keys(blocks(weights[..., part.columns]).swapaxes(3, 4) @ blocks(rows), dkeys)
 
 
 def _parts(mask: AttentionMask, length: int) -> tuple[_Part, ...]:
     parts, start = [], 0
     for pattern in patterns_of(mask):
-        times = -(-length // pattern.size)
-        spread = (2 if pattern.causal else 3) if isinstance(pattern, Window) else 0
-        stop = start + (spread * pattern.size or times)
-        parts.append(_Part(pattern.size, spread, slice(start, stop), times))
-        start = stop
+        if isinstance(pattern, Window):
+            width = (2 if pattern.causal else 3) * pattern.size
+        else:
+            width = -(-length // pattern.size)
+        parts.append(_Part(pattern, slice(start, start + width)))
+        start += width
     return tuple(parts)
 
 
@@ -160,9 +147,7 @@ def _caps(mask: AttentionMask, q: Array) -> HostArray:
 @lru_cache(maxsize=8)
 def _pattern_caps(causal: bool, window: int | None, stride: int | None, length: int, dtype: Any) -> HostArray:
     mask = AttentionMask(None, causal, 0, window, stride)
-    caps = as_caps(visible_keys(mask, np.empty((1, 1, length, 1))), dtype)
-    caps.flags.writeable = False
-    return caps
+    return read_only(as_caps(visible_keys(mask, np.empty((1, 1, length, 1))), dtype))
 
 
 def _between_zeros(x: Array, before: int, behind: int) -> Array:

@@ -22,8 +22,7 @@ import numpy.typing as npt
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.numpy.heads import empty_heads
-from npformer.backend.ops import accumulate
-from npformer.backend.workspace import empty
+from npformer.backend.workspace import empty, read_only
 from npformer.functional.positions import (
     LearnedPositionsCache,
     SinusoidalPositionsCache,
@@ -46,14 +45,12 @@ def sinusoidal_positions_forward(x: Array, offset: int = 0) -> tuple[Array, Sinu
 @lru_cache(maxsize=8)
 def _table(rows: int, width: int, dtype: Any) -> HostArray:
     """PE(0 … rows − 1), (rows, width), read-only."""
-    table: HostArray = sinusoidal_table(rows, width, 0, np.empty(0)).astype(dtype)
-    table.flags.writeable = False
-    return table
+    return read_only(sinusoidal_table(rows, width, 0, np.empty(0)).astype(dtype))
 
 
-def sinusoidal_positions_backward(dy: Array, cache: SinusoidalPositionsCache, into: Into = ()) -> Array:
+def sinusoidal_positions_backward(dy: Array, cache: SinusoidalPositionsCache) -> tuple[Array]:
     """As the plain kernel: the gradient passes through unchanged."""
-    return dy
+    return (dy,)
 
 
 def learned_positions_forward(x: Array, table: Array, offset: int = 0) -> tuple[Array, LearnedPositionsCache]:
@@ -67,8 +64,8 @@ def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: In
     """As the plain kernel: gradients (dx (..., T, C), dtable (P, C))."""
     length = min(dy.shape[-2], cache.num_rows - cache.offset)
     expect_gradients(dy, (*dy.shape[:-2], length, dy.shape[-1]), into, (cache.num_rows, dy.shape[-1]))
-    if len(into) != 1:
-        return accumulate(F.learned_positions_backward(dy, cache), into)
+    if not into:
+        return F.learned_positions_backward(dy, cache)
     if into[0] is not None:
         used = into[0][cache.offset : cache.offset + dy.shape[-2]]
         used += dy.reshape(-1, *dy.shape[-2:]).sum(axis=0)  # (T, C)
@@ -81,9 +78,9 @@ def rotary_forward(x: Array, start: int = 0, base: float = 10000.0) -> tuple[Arr
     return _turned(x, start, base, 1.0), RotaryCache(start, base)
 
 
-def rotary_backward(dy: Array, cache: RotaryCache, into: Into = ()) -> Any:
+def rotary_backward(dy: Array, cache: RotaryCache) -> tuple[Array]:
     """As the plain kernel: gradient (dx (..., T, D),)."""
-    return accumulate((_turned(dy, cache.start, cache.base, -1.0),), into)
+    return (_turned(dy, cache.start, cache.base, -1.0),)
 
 
 def _turned(x: Array, start: int, base: float, direction: float) -> Array:
@@ -102,8 +99,7 @@ def _turns(rows: int, width: int, base: float, direction: float, dtype: Any) -> 
     angle = np.arange(rows)[:, None] * np.exp(np.arange(width // 2) * (-2 * math.log(base) / width))
     turns: HostArray = np.empty(angle.shape, dtype=np.result_type(dtype, np.complex64))
     turns.real, turns.imag = np.cos(angle), direction * np.sin(angle)
-    turns.flags.writeable = False
-    return turns
+    return read_only(turns)
 
 
 class RelativeBiasCache(NamedTuple):
@@ -120,12 +116,12 @@ def relative_bias_forward(
     return bias.reshape(table.shape[1], queries, keys), RelativeBiasCache(bucket, table.shape[0])
 
 
-def relative_bias_backward(dbias: Array, cache: RelativeBiasCache, into: Into = ()) -> Any:
+def relative_bias_backward(dbias: Array, cache: RelativeBiasCache) -> tuple[Array]:
     """As the plain kernel: gradient (dtable (num_buckets, H),), given dbias (H, T, S)."""
     dtable = np.empty((cache.num_buckets, dbias.shape[0]), dtype=dbias.dtype)
     for head, dbias_head in enumerate(dbias):
         dtable[:, head] = np.bincount(cache.bucket, dbias_head.reshape(-1), cache.num_buckets)
-    return accumulate((dtable,), into)
+    return (dtable,)
 
 
 @lru_cache(maxsize=32)
@@ -134,6 +130,4 @@ def _bucket(
 ) -> Buckets:
     """The table entry that each pair of positions uses, (T·S,), read-only. Raises as the plain kernel does."""
     _, cache = F.relative_bias_forward(np.zeros(shape), queries, keys, query_offset, causal, max_distance)
-    bucket = np.asarray(cache.bucket, dtype=np.intp)
-    bucket.flags.writeable = False
-    return bucket
+    return read_only(np.asarray(cache.bucket, dtype=np.intp))

@@ -65,7 +65,7 @@ def gradient_norm(gpu: DeviceRuntime, g: Array, runs: Runs, longest: float | Non
 
 
 class DeviceUpdates:
-    """``backend.ArenaUpdates`` on a GPU; upload(host, dtype) copies numbers to it.
+    """The end of a training step over a whole arena, with all scalars on a GPU; upload(host, dtype) copies there.
 
     The table of an arena's runs is copied on first use, which must not happen while a graph is recorded.
     """
@@ -75,12 +75,14 @@ class DeviceUpdates:
         self._tables: WeakKeyDictionary[Arena, dict[float, tuple[Any, Runs]]] = WeakKeyDictionary()
 
     def gradient_norm(self, arena: Arena, longest: float | None) -> tuple[Array, Array | None]:
+        """The norm () of the trainable gradients, and the factor () that clips it to longest; None without longest."""
         return gradient_norm(self._gpu, arena.grads, self._runs(arena, 0.0), longest)
 
     def adam(
         self, arena: Arena, m: Array, v: Array, rates: Array, betas: tuple[float, float], eps: float,
         weight_decay: float, shrink: Array | None,
     ) -> None:  # fmt: skip
+        """Adam's update of all trainable segments, with gradients times shrink (); rates (3,) as in ``Adam.rates``."""
         runs = self._runs(arena, weight_decay)
         adam_update(self._gpu, arena.values, arena.grads, m, v, rates, betas, eps, shrink=shrink, runs=runs)
 
@@ -88,7 +90,7 @@ class DeviceUpdates:
         self, p: Array, g: Array, m: Array, v: Array, lr: float, betas: tuple[float, float], eps: float, t: int,
         decay: float,
     ) -> None:  # fmt: skip
-        """``Backend.adam_update``: one run, with Python numbers as scalars."""
+        """``Capabilities.adam_update``: one run, with Python numbers as scalars."""
         host = np.array([lr, 1 / (1 - betas[0] ** t), 1 / (1 - betas[1] ** t)])
         rates = self._upload(host, "float64")
         adam_update(self._gpu, p, g, m, v, rates, betas, eps, weight_decay=decay / lr if lr else 0.0)

@@ -61,11 +61,11 @@ class Later:
             self.make()
 
     def open(self, x: Array, dx: Array) -> None:
-        """``Branches.open``."""
+        """``DeviceBranches.open``."""
         self._open, self._closed = (x, dx), None
 
     def closed(self, dx: Array) -> bool:
-        """``Branches.closed``."""
+        """``DeviceBranches.closed``."""
         self._open = None
         return self._closed is dx
 
@@ -94,16 +94,18 @@ class Later:
 
 
 class DeviceBranches:
-    """``backend.Branches`` on a GPU, within a backward pass."""
+    """Adds the gradient of a sub-layer's input to that of the stream, the same array, within a backward pass."""
 
     def __init__(self, gpu: DeviceRuntime) -> None:
         self._gpu = gpu
 
     def open(self, x: Array, dx: Array) -> None:
+        """dx is one gradient of x, and the next operation with x as its input may add its own to it, in place."""
         if self._gpu.later is not None:
             self._gpu.later.open(x, dx)
 
     def closed(self, dx: Array) -> bool:
+        """Whether it has: then its gradient is the sum of both."""
         return self._gpu.later is not None and bool(self._gpu.later.closed(dx))
 
 

@@ -28,7 +28,7 @@ class Library:
 def library(monkeypatch):
     """Stands in for OpenBLAS, with five threads."""
     made = Library()
-    monkeypatch.setattr(module, "_controller", lambda: made)
+    monkeypatch.setattr(module, "_controller", lambda: (made.get, made.set))
     return made
 
 
