@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,10 @@ class Storable(Protocol):
 
     data: Array
     grad: Array
+
+
+#: (name, parameter, further names of a tied one) of each parameter.
+Named: TypeAlias = Iterable[tuple[str, Storable, tuple[str, ...]]]
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Arena:
     get weight_decay 0, as is usual; change the table with ``configure``.
     """
 
-    def __init__(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]], backend: Backend) -> None:
+    def __init__(self, parameters: Named, backend: Backend) -> None:
         parameters = list(parameters)
         expect_unique([name for name, _, _ in parameters])
         self._step = step = ALIGNMENT // np.dtype(backend.dtype).itemsize
@@ -92,7 +96,7 @@ class Arena:
         self._views = [self.view(self.values, segment) for segment in self.segments]
         self._grad_views = [self.view(self.grads, segment) for segment in self.segments]
 
-    def expect_all(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]]) -> None:
+    def expect_all(self, parameters: Named) -> None:
         """Raise ConfigError unless each parameter's data and grad are views into this arena, or it is frozen.
 
         An optimiser would never train any other parameter.
@@ -138,7 +142,7 @@ class Arena:
         """Fill the gradients with 0."""
         self.grads[...] = 0
 
-    def replica(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]]) -> Arena:
+    def replica(self, parameters: Named) -> Arena:
         """An arena that shares the values but has its own gradients. The given parameters become views into it.
 
         A parameter is recognised by its data, not by its index, since layers may have been reordered.

@@ -14,19 +14,17 @@ ones: inputs and parameters must agree with each other, not with the dtype of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import wraps
 from inspect import signature
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend.ops import Ops, Pair
+from npformer.backend.ops import Backward, Ops, Pair
 from npformer.errors import DTypeError
 from npformer.functional import OPERATIONS
-
-Backward: TypeAlias = Callable[..., Any]
 
 #: A dtype's letter -> its precision (for complex numbers, that of the parts); None: npformer does not support it.
 PRECISION = {"f": "float32", "F": "float32", "d": "float64", "D": "float64", "e": None, "g": None, "G": None}

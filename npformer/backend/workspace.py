@@ -176,50 +176,32 @@ def empty_like(x: HostArray) -> HostArray:
     return empty(x.shape, x.dtype)
 
 
-def side_by_side(parts: Sequence[Any]) -> HostArray | None:
+def side_by_side(parts: Sequence[Any]) -> Any:
     """The array (..., Σ C_i) of which parts (..., C_i) are adjacent columns, as a view; None if they are not."""
-    first = parts[0]
-    base, step = getattr(first, "base", None), 0
-    if not isinstance(first, np.ndarray):
-        whole: HostArray | None = _columns_of_base(parts)
-        return whole
-    if not isinstance(base, np.ndarray) or first.ndim == 0:
+    first, size = parts[0], 0  # bytes of a row
+    base: Any = getattr(first, "base", None)
+    if not hasattr(base, "flags") or 0 in (first.ndim, first.size) or not base.flags.c_contiguous:
         return None
-    if not base.flags.c_contiguous:
-        return None
-    start = address(first)
+    begin = address(first)
     for part in parts:
         alike = type(part) is type(first) and part.base is base and part.dtype == first.dtype
         if not alike or part.strides != first.strides or part.shape[:-1] != first.shape[:-1]:
             return None
-        if address(part) != start + step:
+        if address(part) != begin + size:
             return None
-        step += part.shape[-1] * first.itemsize
-    if first.strides[-1] != first.itemsize or any(stride < step for stride in first.strides[:-1]):
+        size += part.shape[-1] * first.itemsize
+    if first.strides[-1] != first.itemsize or any(stride < size for stride in first.strides[:-1]):
         return None
-    shape = (*first.shape[:-1], step // first.itemsize)
-    return np.ndarray.__new__(type(first), shape, first.dtype, base, start - address(base), first.strides)
-
-
-def _columns_of_base(parts: Sequence[Any]) -> Any:
-    """``side_by_side`` for a device's arrays, which know their base and, as CuPy's do, their address."""
-    first = parts[0]
-    base = getattr(first, "base", None)
-    if base is None or 0 in (first.ndim, first.size) or base.dtype != first.dtype or not base.flags.c_contiguous:
+    offset, width = begin - address(base), size // first.itemsize
+    if isinstance(first, np.ndarray):
+        return np.ndarray.__new__(type(first), (*first.shape[:-1], width), first.dtype, base, offset, first.strides)
+    if base.dtype != first.dtype or base.size % math.prod(first.shape[:-1]):
         return None
-    width, rest = divmod(base.size, math.prod(first.shape[:-1]))
-    if rest:
-        return None
-    rows = base.reshape((*first.shape[:-1], width))
-    start = end = (first.data.ptr - base.data.ptr) // first.itemsize
-    for part in parts:
-        adjacent = part.base is base and part.data.ptr == base.data.ptr + end * first.itemsize
-        if not adjacent or part.strides != rows.strides or part.shape[:-1] != first.shape[:-1]:
-            return None
-        end += part.shape[-1]
-    return rows[..., start:end] if end <= width else None
+    rows, start = base.reshape((*first.shape[:-1], -1)), offset // first.itemsize
+    end = start + width
+    return rows[..., start:end] if rows.strides == first.strides and end <= rows.shape[-1] else None
 
 
-def address(x: HostArray) -> int:
-    """The address of x's first element."""
-    return int(x.__array_interface__["data"][0])
+def address(x: Any) -> int:
+    """The address of x's first element; a device's arrays tell it as CuPy's do."""
+    return int(x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr)

@@ -7,6 +7,11 @@ from operator import index
 from npformer.errors import ConfigError
 
 
+def batch_arguments(step: object, batch_size: object) -> tuple[int, int]:
+    """The arguments of a task's ``batch`` as ints. Raises ConfigError unless both are whole numbers >= 1."""
+    return whole_number("step", step, at_least=1), whole_number("batch_size", batch_size, at_least=1)
+
+
 def whole_number(name: str, value: object, *, at_least: int, at_most: int | None = None) -> int:
     """Return `value` as an int, or raise ConfigError with the option, its bounds and the value."""
     bounds = f">= {at_least}" if at_most is None else f"from {at_least} to {at_most}"

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npformer.data.batches import Batch, Example, Texts, TokenBatch, batch_of, class_ids, expect_examples
-from npformer.data.checks import whole_number
+from npformer.data.checks import batch_arguments, whole_number
 from npformer.data.tokenizer import Tokenizer
 from npformer.data.vocabulary import Vocabulary
 from npformer.errors import DataError
@@ -119,8 +119,7 @@ class Epochs:
 
     def rows(self, step: int, batch_size: int) -> npt.NDArray[np.intp]:
         """The rows of the batch of `step`, counted from 1."""
-        step = whole_number("step", step, at_least=1)
-        batch_size = whole_number("batch_size", batch_size, at_least=1)
+        step, batch_size = batch_arguments(step, batch_size)
         epoch, place = divmod(step - 1, -(-self._lengths.shape[1] // batch_size))
         if self._plan[0] != (epoch, batch_size):  # the latest plan is cached for speed
             self._plan = (epoch, batch_size), self._make_plan(epoch, batch_size)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npformer.data.batches import Batch, Example, Texts, TokenIds, batch_of, collate
-from npformer.data.checks import whole_number
+from npformer.data.checks import batch_arguments, whole_number
 from npformer.data.tokenizer import Characters, Tokenizer
 from npformer.data.vocabulary import SEQUENCE, Vocabulary
 from npformer.errors import ConfigError, TokenError
@@ -67,8 +67,7 @@ class SequenceTask:
 
     def batch(self, step: int, batch_size: int) -> Batch:
         """The training batch of `step` (from 1): src, tgt_in and tgt_out, each (B, longest in it + 1)."""
-        step = whole_number("step", step, at_least=1)
-        batch_size = whole_number("batch_size", batch_size, at_least=1)
+        step, batch_size = batch_arguments(step, batch_size)
         random = np.random.default_rng([self._seed, _TRAINING, step])
         words = np.empty((0, self._longest), np.uint8)
         while len(words) < batch_size:

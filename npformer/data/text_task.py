@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npformer.data.batches import Example, Texts, TokenBatch, TokenIds, expect_examples, padded
-from npformer.data.checks import whole_number
+from npformer.data.checks import batch_arguments, whole_number
 from npformer.data.splits import unit_hash
 from npformer.data.tokenizer import Characters, Tokenizer
 from npformer.data.vocabulary import BOS_ID, Vocabulary
@@ -76,8 +76,7 @@ class TextTask:
 
     def batch(self, step: int, batch_size: int) -> TokenBatch:
         """The training batch of `step` (from 1): windows that begin at random units."""
-        step = whole_number("step", step, at_least=1)
-        batch_size = whole_number("batch_size", batch_size, at_least=1)
+        step, batch_size = batch_arguments(step, batch_size)
         random = np.random.default_rng([self._seed, step])
         starts = random.choice(self._first_starts, batch_size)
         ends = self._starts[np.searchsorted(self._starts, starts + self.max_length, "right") - 1]

@@ -33,9 +33,9 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
 from npformer.engine.staging import flattened, with_arrays
@@ -47,19 +47,11 @@ Result = TypeVar("Result")
 MOST = 64  # graphs kept for one function: texts come in many lengths
 
 
-class Stage(Protocol):
-    """Buffers in device memory that are filled from the host before each launch."""
+class Driver:
+    """The functions of a device that recording needs: ``CupyDriver`` for a GPU, ``HostDriver`` for the host.
 
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """The buffers."""
-
-    def fill(self, numbers: Sequence[HostArray]) -> None:
-        """Copy numbers to the arrays, in stream order, without waiting for the device."""
-
-
-class Driver(Protocol):
-    """The functions of a device that recording needs: ``CupyDriver`` for a GPU, ``HostDriver`` for the host."""
+    Here they do what suffices where a call has ended when it returns, and memory needs no care.
+    """
 
     name: str  # of the device
     memory: Any  # equal for drivers of one device
@@ -80,17 +72,22 @@ class Driver(Protocol):
     def trim(self) -> None:
         """Free the unused memory of the pool outside of all graphs."""
 
-    def stage(self, like: Sequence[HostArray]) -> Stage:
-        """Buffers for arrays like these."""
+    def stage(self, like: Sequence[HostArray]) -> Any:
+        """Buffers for arrays like these in device memory: ``arrays``, and ``fill(numbers)``, which copies to them.
+
+        It copies in stream order, without waiting for the device.
+        """
 
     def using(self, pool: Any) -> AbstractContextManager[None]:
         """Inside, work goes to the graphs' own stream, after all earlier work, with memory from pool."""
+        return nullcontext()
 
     def record(self, work: Callable[[], Any]) -> tuple[Any, Any]:
         """Run work while recording, inside ``using``. Returns the graph, and what work returned.
 
         The graph is None if these shapes are not worth recording.
         """
+        raise NotImplementedError
 
     def launch(self, graph: Any) -> None:
         """Run a record, in stream order."""
@@ -100,6 +97,7 @@ class Driver(Protocol):
 
     def is_out_of_memory(self, error: Exception) -> bool:
         """Whether this error means that the device's memory is full."""
+        return False
 
 
 class _Shape:
@@ -230,7 +228,7 @@ class Captured:
                 x[...] = y
         return outputs
 
-    def _compute(self, subject: Any, inputs: Any, stage: Stage | None) -> Sequence[Array | None]:
+    def _compute(self, subject: Any, inputs: Any, stage: Any) -> Sequence[Array | None]:
         return self._function(subject, with_arrays(inputs, iter(() if stage is None else stage.arrays)))
 
     def _record(self, shape: _Shape, work: Callable[[], Any]) -> None:

@@ -35,6 +35,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from npformer.functional.arrays import expect_shape, namespace, real_part
+from npformer.functional.layer_norm import expect_gain
 from npformer.functional.operation import Operation
 from npformer.typing import Array
 
@@ -56,7 +57,7 @@ def batch_norm_forward(
     counts (...), boolean, is True for tokens that count; None: all count. If no token counts, μ and σ² are 0.
     Raises ShapeError if gamma, beta or counts does not fit x.
     """
-    _expect_norm(x, gamma, beta)
+    expect_gain(x, gamma, beta)
     xp = namespace(x)
     tokens = tuple(range(x.ndim - 1))
     shares = token_shares(x, counts)  # (..., 1)
@@ -89,7 +90,7 @@ def batch_norm_inference_forward(
     x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, eps: float = 1e-5
 ) -> tuple[Array, BatchNormInferenceCache]:
     """Normalise x (..., C) by a remembered mean and variance (C,). Returns y (..., C). Raises as batch_norm_forward."""
-    _expect_norm(x, gamma, beta)
+    expect_gain(x, gamma, beta)
     expect_shape("mean", mean, "(C,)", x.shape[-1])
     expect_shape("variance", variance, "(C,)", x.shape[-1])
     r = 1 / namespace(x).sqrt(variance + eps)
@@ -118,11 +119,6 @@ def token_shares(x: Array, counts: Array | None) -> Array:
         counted = xp.astype(counts[..., None], x.dtype)
     num_counted = xp.sum(counted)
     return counted / xp.where(real_part(num_counted) > 0, num_counted, xp.ones_like(num_counted))
-
-
-def _expect_norm(x: Array, gamma: Array, beta: Array) -> None:
-    expect_shape("gamma", gamma, "(C,)", x.shape[-1])
-    expect_shape("beta", beta, "(C,)", x.shape[-1])
 
 
 BATCH_NORM = Operation(batch_norm_forward, batch_norm_backward, parameters=2, ids="counts")

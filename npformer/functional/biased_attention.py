@@ -15,24 +15,15 @@ Source: Shaw, Uszkoreit & Vaswani 2018, arXiv:1803.02155; as a bias, Raffel et a
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from npformer.functional.arrays import expect_shape, namespace
-from npformer.functional.attention import expect_heads
+from npformer.functional.attention import AttentionCache, expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
-from npformer.functional.dropout import DropoutCache, dropout_backward, dropout_forward
+from npformer.functional.dropout import dropout_backward, dropout_forward
 from npformer.functional.operation import Operation
 from npformer.functional.philox import Bits, Draw, philox_bits
 from npformer.functional.softmax import SoftmaxCache, softmax_backward, softmax_forward
 from npformer.typing import Array
-
-
-class BiasedAttentionCache(NamedTuple):
-    q: Array  # (B, H, T, D)  kept for dK
-    k: Array  # (B, H, S, D)  kept for dQ
-    v: Array  # (B, H, S, D)  kept for dweights
-    softmax: SoftmaxCache  # the weights (B, H, T, S); dropped weights are recomputed
-    dropout: DropoutCache
 
 
 def biased_attention_forward(
@@ -43,7 +34,7 @@ def biased_attention_forward(
     mask: AttentionMask = ALL_VISIBLE,
     draw: Draw | None = None,
     bits: Bits = philox_bits,
-) -> tuple[Array, BiasedAttentionCache]:
+) -> tuple[Array, AttentionCache]:
     """Attend from q (B, H, T, D) to k and v (B, H, S, D) with bias (H, T, S). Returns out (B, H, T, D).
 
     mask, draw and errors as in attention_forward.
@@ -52,10 +43,10 @@ def biased_attention_forward(
     expect_heads(q, k, v)
     dropped, dropout = dropout_forward(weights, draw, bits)  # 2.
     out = namespace(q).matmul(dropped, v)  # 3. (B, H, T, D)
-    return out, BiasedAttentionCache(q, k, v, softmax, dropout)
+    return out, AttentionCache(q, k, v, softmax, dropout)
 
 
-def biased_attention_backward(dout: Array, cache: BiasedAttentionCache) -> tuple[Array, Array, Array, Array]:
+def biased_attention_backward(dout: Array, cache: AttentionCache) -> tuple[Array, Array, Array, Array]:
     """Gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D), dbias (H, T, S)) of biased_attention_forward."""
     q, k, v, softmax, dropout = cache
     xp = namespace(dout)

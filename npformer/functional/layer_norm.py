@@ -49,8 +49,7 @@ class LayerNormCache(NamedTuple):
 
 def layer_norm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, LayerNormCache]:
     """Normalise x (..., C) over C. Returns y (..., C). Raises ShapeError if gamma or beta is not (C,)."""
-    expect_shape("gamma", gamma, "(C,)", x.shape[-1])
-    expect_shape("beta", beta, "(C,)", x.shape[-1])
+    expect_gain(x, gamma, beta)
     xp = namespace(x)
     centred = x - xp.mean(x, axis=-1, keepdims=True)  # 1. (..., C)
     r = 1 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)  # 2. (..., 1)
@@ -68,6 +67,12 @@ def layer_norm_backward(dy: Array, cache: LayerNormCache) -> tuple[Array, Array,
     along_one = xp.mean(g, axis=-1, keepdims=True)  # back through 1
     along_x_hat = xp.mean(g * x_hat, axis=-1, keepdims=True)  # back through 2
     return r * (g - along_one - x_hat * along_x_hat), dgamma, dbeta  # back through 3
+
+
+def expect_gain(x: Array, gamma: Array, beta: Array) -> None:
+    """Raise ShapeError unless gamma and beta are (C,)."""
+    expect_shape("gamma", gamma, "(C,)", x.shape[-1])
+    expect_shape("beta", beta, "(C,)", x.shape[-1])
 
 
 LAYER_NORM = Operation(layer_norm_forward, layer_norm_backward, parameters=2)

@@ -21,7 +21,7 @@ Source: Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from npformer.functional.arrays import device_of, namespace
 from npformer.typing import Array
@@ -64,6 +64,12 @@ def philox_numbers(draw: Draw, first: int, end: int, like: Array) -> Array:
     words = philox_block((blocks, zeros + draw.step, zeros + draw.micro, zeros), (draw.seed, draw.site))
     lanes = [(word >> (16 * i)) & 0xFFFF for word in words for i in range(4)]  # lowest lane of a word first
     return xp.astype(xp.reshape(xp.stack(lanes, axis=-1), (-1,)), xp.uint16)
+
+
+def signed(word: Any) -> int:
+    """The signed number with the same 64 bits, as compiled kernels take a word."""
+    number = int(word)
+    return number - 2**64 if number >= 2**63 else number
 
 
 def first_number(draw: Draw, size: int, like: Array) -> int:

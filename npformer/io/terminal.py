@@ -25,7 +25,6 @@ NARROWEST, USUAL, WIDEST = 60, 80, 100  # columns of prose; the usual ones where
 _KERNEL = {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}
 
 _chosen = "auto"
-_CODES = re.compile("\x1b\\[[0-9;]*m")
 _UNITS = re.compile(r"(?<=\d) (?=%|m?s\b|G\w+/s)")  # the blank between a number and its unit
 
 
@@ -129,8 +128,3 @@ def _in_lines(line: str, width: int, hanging: str) -> str:
 def paint(text: str, colour: str) -> str:
     """The text in a colour, if text on standard output is coloured."""
     return f"\x1b[{colour}m{text}\x1b[0m" if text and is_coloured() else text
-
-
-def unpainted(text: str) -> str:
-    """The text without colours."""
-    return _CODES.sub("", text)

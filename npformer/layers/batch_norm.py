@@ -57,13 +57,13 @@ class BatchNorm(Layer):
 
     def forward(self, x: Array, *, context: Context = INFERENCE) -> tuple[Array, CacheStack]:
         """x (B, T, C) to y (B, T, C). Tokens that the mask hides do not count; a key means training."""
-        cache, training = CacheStack(self), context.key is not None
+        training = context.key is not None
         if training:
             y, kept = self.ops.batch_norm.forward(x, *self._affine(), context.mask.key_visible, self.eps)
         else:
             constants = (self.running_mean.data, self.running_variance.data)
             y, kept = self.ops.batch_norm_inference.forward(x, *self._affine(), *constants, self.eps)
-        return cache.keep((y, Kept(self, training, kept))), cache
+        return self.kept((y, Kept(self, training, kept)))
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (B, T, C) to dx (B, T, C)."""

@@ -36,8 +36,7 @@ class Conv1d(Layer):
 
     def forward(self, x: Array) -> tuple[Array, CacheStack]:
         """x (B, T, C_in) to y (B, T, C_out)."""
-        cache = CacheStack(self)
-        return cache.keep(self.ops.conv1d.forward(x, self.weight.data, self.bias.data, self.causal)), cache
+        return self.kept(self.ops.conv1d.forward(x, self.weight.data, self.bias.data, self.causal))
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (B, T, C_out) to dx (B, T, C_in)."""

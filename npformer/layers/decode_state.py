@@ -252,7 +252,7 @@ def _reorder(buffer: Array, moves: Moves, length: int, axis: int) -> None:
 
 def _filled(buffer: Array, length: int, axis: int) -> tuple[slice, ...]:
     """The part of a buffer with the first length positions along axis."""
-    return (*(slice(None) for _ in range(axis)), slice(length), *(slice(None) for _ in range(axis + 1, buffer.ndim)))
+    return (*[slice(None)] * axis, slice(length), *[slice(None)] * (buffer.ndim - axis - 1))
 
 
 def _row_numbers(rows: Any, batch: int) -> HostArray:

@@ -22,9 +22,8 @@ class Dropout(Layer):
 
     def forward(self, x: Array, *, context: Context = INFERENCE) -> tuple[Array, CacheStack]:
         """x (...) to y (...); without a key in the context, which is inference, y = x."""
-        cache = CacheStack(self)
         draw = None if context.key is None or self.rate == 0 else context.key.draw(self.rate)
-        return cache.keep(self.ops.dropout.forward(x, draw)), cache
+        return self.kept(self.ops.dropout.forward(x, draw))
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (...) to dx (...)."""

@@ -76,8 +76,7 @@ class Embedding(Layer):
 
     def forward(self, tokens: Array) -> tuple[Array, CacheStack]:
         """tokens (...), integers in [0, V), to y (..., C)."""
-        cache = CacheStack(self)
-        return cache.keep(self.ops.embedding.forward(tokens, self.weight.data, self.scale)), cache
+        return self.kept(self.ops.embedding.forward(tokens, self.weight.data, self.scale))
 
     def backward(self, dy: Array, cache: CacheStack) -> None:
         """Adds to the table's gradient; token ids have none."""

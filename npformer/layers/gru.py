@@ -41,10 +41,9 @@ class Gru(Layer):
 
         visible (B, T) is False at padding, where the state stays unchanged.
         """
-        cache = CacheStack(self)
         start = self.backend.zeros((x.shape[0], self.d_model)) if start is None else start
         parameters = (self.weight.data, self.bias.data, self.recurrent.data, self.recurrent_bias.data)
-        return cache.keep(self.ops.gru.forward(x, start, *parameters, visible)), cache
+        return self.kept(self.ops.gru.forward(x, start, *parameters, visible))
 
     def backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
         """dy (B, T, C) to (dx (B, T, C_in), dstart (B, C))."""

@@ -9,6 +9,7 @@ from npformer.backend import Backend, Ops
 from npformer.backend.workspace import side_by_side
 from npformer.functional.arrays import namespace
 from npformer.io.notebook import Displayed
+from npformer.layers.cache_stack import CacheStack
 from npformer.layers.owner import Owner
 from npformer.layers.parameter import Buffer, Parameter, ParameterView
 from npformer.layers.tree import tree_text
@@ -45,6 +46,11 @@ class Layer(Owner, Displayed):
     def backward(self, dy: Any, cache: Any) -> Any:
         """Returns the gradients of forward's array inputs: one, a tuple, or None; adds those of parameters."""
         raise NotImplementedError(f"{type(self).__name__} must define backward")
+
+    def kept(self, output_and_cache: tuple[Any, Any]) -> tuple[Any, CacheStack]:
+        """What forward of a layer of one operation returns: its output, and a stack with its cache."""
+        cache = CacheStack(self)
+        return cache.keep(output_and_cache), cache
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """The output without a cache, for inference."""

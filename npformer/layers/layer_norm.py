@@ -28,8 +28,7 @@ class LayerNorm(Layer):
 
     def forward(self, x: Array, *, context: Context = INFERENCE) -> tuple[Array, CacheStack]:
         """x (..., C) to y (..., C)."""
-        cache = CacheStack(self)
-        return cache.keep(self.ops.layer_norm.forward(x, self.gamma.data, self.beta.data, self.eps)), cache
+        return self.kept(self.ops.layer_norm.forward(x, self.gamma.data, self.beta.data, self.eps))
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (..., C) to dx (..., C)."""

@@ -37,8 +37,7 @@ class Linear(Layer):
 
     def forward(self, x: Array) -> tuple[Array, CacheStack]:
         """x (..., C_in) to y (..., C_out)."""
-        cache = CacheStack(self)
-        return cache.keep(self.ops.linear.forward(x, self.weight.data, self.bias.data)), cache
+        return self.kept(self.ops.linear.forward(x, self.weight.data, self.bias.data))
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (..., C_out) to dx (..., C_in)."""

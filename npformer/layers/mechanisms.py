@@ -81,7 +81,7 @@ class ScaledDotProduct(Owner):
 
 
 @dataclass(frozen=True)
-class Local(Owner):
+class Local(ScaledDotProduct):
     """Attention to the keys of a window, of a stride, or of both. Raises ConfigError for neither, or one < 1."""
 
     static = True
@@ -105,9 +105,6 @@ class Local(Owner):
 
     def weights(self, q: Array, k: Array, mask: AttentionMask, bias: Array | None) -> Array:
         return attention_weights(q, k, self._narrow(mask))
-
-    def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> KeyValues:
-        return KeyValues.empty(backend, batch, heads, max_len, width)
 
     def step(
         self, ops: Ops, q: Array, k: Array, v: Array, past: KeyValues, mask: AttentionMask, bias: Array | None

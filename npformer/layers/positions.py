@@ -27,8 +27,7 @@ class SinusoidalPositions(Layer):
 
     def forward(self, x: Array, offset: int = 0) -> tuple[Array, CacheStack]:
         """x (B, T, C), its first token at position offset, to y (B, T, C)."""
-        cache = CacheStack(self)
-        return cache.keep(self.ops.sinusoidal_positions.forward(x, offset)), cache
+        return self.kept(self.ops.sinusoidal_positions.forward(x, offset))
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (B, T, C) to dx (B, T, C)."""
@@ -46,8 +45,7 @@ class LearnedPositions(Layer):
 
     def forward(self, x: Array, offset: int = 0) -> tuple[Array, CacheStack]:
         """x (B, T, C), its first token at position offset, to y (B, T, C). Raises ShapeError past the table."""
-        cache = CacheStack(self)
-        return cache.keep(self.ops.learned_positions.forward(x, self.weight.data, offset)), cache
+        return self.kept(self.ops.learned_positions.forward(x, self.weight.data, offset))
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (B, T, C) to dx (B, T, C)."""
@@ -98,9 +96,8 @@ class RelativeBias(Layer):
 
     def forward(self, queries: int, keys: int, query_offset: int = 0) -> tuple[Array, CacheStack]:
         """The bias (H, T, S) of T queries, at positions query_offset on, and S keys."""
-        cache = CacheStack(self)
         pair, table = self.ops.relative_bias, self.weight.data
-        return cache.keep(pair.forward(table, queries, keys, query_offset, self.causal, self.max_distance)), cache
+        return self.kept(pair.forward(table, queries, keys, query_offset, self.causal, self.max_distance))
 
     def backward(self, dbias: Array, cache: CacheStack) -> None:
         """Adds to the table's gradient, given dbias (H, T, S)."""

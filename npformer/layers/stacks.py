@@ -35,7 +35,10 @@ from npformer.typing import Array
 
 
 class _Stack(Layer):
-    """The common part of both stacks: layers of one class, a final norm or none, and a decoding step."""
+    """The common part of both stacks: layers of one class, a final norm or none, forward and the steps of decoding.
+
+    A decoder's layers also read a memory (B, S, C); an encoder's are given none.
+    """
 
     layer_class: type[EncoderLayer | DecoderLayer]
 
@@ -62,9 +65,18 @@ class _Stack(Layer):
     def __call__(self, *inputs: Array, **options: Any) -> Array:
         return self.forward(*inputs, **options, cache=CacheStack(self, inference=True))[0]
 
-    def _finish(self, x: Array, context: Context, cache: CacheStack) -> Array:
-        """x (B, T, C) through the final norm, if there is one."""
-        return x if self.norm is None else cache.run(self.norm, x, context=context)
+    def forward(
+        self, x: Array, *memory: Array, context: Context = INFERENCE, cache: CacheStack | None = None
+    ) -> tuple[Array, CacheStack]:
+        """x (B, T, C), and a decoder's memory (B, S, C), to y (B, T, C); cache: in the place of a new one."""
+        cache = CacheStack(self, recompute=self.recompute) if cache is None else cache
+        for i, layer in enumerate(self.layers):  # 1. (B, T, C)
+            x = cache.run(layer, x, *memory, context=context.child(f"layers.{i}"))
+        return x if self.norm is None else cache.run(self.norm, x, context=context), cache  # 2.
+
+    def start(self, batch: int, max_len: int, *memory: Array) -> tuple[LayerState, ...]:
+        """For decoding with causal masks: what each layer remembers, before the first token."""
+        return tuple(layer.start(batch, max_len, *memory) for layer in self.layers)
 
     def step(self, x: Array, states: tuple[LayerState, ...], context: Context) -> Array:
         """For decoding: x (B, n, C), the newest tokens, to y (B, n, C). Masks: as in the layer's step."""
@@ -82,25 +94,12 @@ class EncoderStack(_Stack):
     static = True
     layer_class = EncoderLayer
 
-    def forward(
-        self, x: Array, *, context: Context = INFERENCE, cache: CacheStack | None = None
-    ) -> tuple[Array, CacheStack]:
-        """x (B, S, C) to y (B, S, C); cache: in the place of a new one."""
-        cache = CacheStack(self, recompute=self.recompute) if cache is None else cache
-        for i, layer in enumerate(self.layers):  # 1. (B, S, C)
-            x = cache.run(layer, x, context=context.child(f"layers.{i}"))
-        return self._finish(x, context, cache), cache  # 2.
-
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (B, S, C) to dx (B, S, C)."""
         dx = dy if self.norm is None else self.norm.backward(dy, cache.pop())  # back through 2
         for layer in reversed(self.layers):
             dx = layer.backward(dx, cache.pop())  # back through 1
         return dx
-
-    def start(self, batch: int, max_len: int) -> tuple[LayerState, ...]:
-        """For decoding with causal masks: what each layer remembers, before the first token."""
-        return tuple(layer.start(batch, max_len) for layer in self.layers)
 
 
 class DecoderStack(_Stack):
@@ -112,15 +111,6 @@ class DecoderStack(_Stack):
     static = True
     layer_class = DecoderLayer
 
-    def forward(
-        self, x: Array, memory: Array, *, context: Context = INFERENCE, cache: CacheStack | None = None
-    ) -> tuple[Array, CacheStack]:
-        """x (B, T, C) and memory (B, S, C) to y (B, T, C); cache: in the place of a new one."""
-        cache = CacheStack(self, recompute=self.recompute) if cache is None else cache
-        for i, layer in enumerate(self.layers):  # 1. (B, T, C)
-            x = cache.run(layer, x, memory, context=context.child(f"layers.{i}"))
-        return self._finish(x, context, cache), cache  # 2.
-
     def backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
         """dy (B, T, C) to (dx (B, T, C), dmemory (B, S, C))."""
         dx = dy if self.norm is None else self.norm.backward(dy, cache.pop())  # back through 2
@@ -129,7 +119,3 @@ class DecoderStack(_Stack):
             dx, from_layer = layer.backward(dx, cache.pop())  # back through 1
             dmemory = from_layer if dmemory is None else dmemory + from_layer  # every layer read the same memory
         return dx, dmemory
-
-    def start(self, batch: int, max_len: int, memory: Array) -> tuple[LayerState, ...]:
-        """For decoding: what each layer remembers, before the first target; memory (B, S, C)."""
-        return tuple(layer.start(batch, max_len, memory) for layer in self.layers)

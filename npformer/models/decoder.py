@@ -22,7 +22,7 @@ from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import CacheStack, Context, DecodeState, EncoderStack
 from npformer.models.config import DecoderConfig
-from npformer.models.inputs import embed, embed_backward, new_output, next_tokens, position_rows
+from npformer.models.inputs import decode_step, embed, embed_backward, new_output, position_rows
 from npformer.models.one_sequence import OneSequence
 from npformer.typing import Array, HostArray
 
@@ -90,13 +90,7 @@ class Decoder(OneSequence):
         Equals forward of all tokens so far, but computes only the new ones. Feed pads to a row that has
         ended. Raises ShapeError past max_len, and the errors of forward; the state is then unchanged.
         """
-        tokens, several = next_tokens(tokens, self.config.vocab_size, self.backend)
-        mask = state.admit(tokens != self.config.pad_id)
-        stop = state.length + tokens.shape[1]
-        x = self.embedding(tokens) + state.position_encodings(tokens.shape[1])
-        logits = self.generator(self.decoder.step(x, state.layers, Context(mask)))  # (B, n, V)
-        state.length = stop
-        return logits if several else logits[:, 0, :]
+        return decode_step(self, self.embedding, self.config.vocab_size, tokens, state)
 
     def _run(self, cache: CacheStack, tokens: Array, context: Context) -> Array:
         mask = AttentionMask(key_visible=tokens != self.config.pad_id, causal=True)

@@ -17,6 +17,7 @@ from npformer.layers import (
     INFERENCE,
     CacheStack,
     Context,
+    DecodeState,
     Dropout,
     Embedding,
     LearnedPositions,
@@ -83,11 +84,16 @@ def checked_ids(name: str, ids: Any, vocab_size: int, backend: Backend, *, per_r
     return host
 
 
-def next_tokens(ids: Any, vocab_size: int, backend: Backend) -> tuple[Array, bool]:
-    """The newest tokens, ids (B,) or (B, n), as token_ids returns them, (B, n), and whether ids had two axes."""
-    host = _on_host("tokens", ids, backend)
+def decode_step(model: Any, embedding: Embedding, vocab_size: int, tokens: Any, state: DecodeState) -> Array:
+    """The step of a model with a decoder and a generator: tokens (B,) to logits (B, V), or (B, n) to (B, n, V)."""
+    host = _on_host("tokens", tokens, model.backend)
     several = host.ndim != 1
-    return token_ids("tokens", host if several else host[:, None], vocab_size, backend), several
+    ids = token_ids("tokens", host if several else host[:, None], vocab_size, model.backend)  # (B, n)
+    mask = state.admit(ids != model.config.pad_id)
+    x = embedding(ids) + state.position_encodings(ids.shape[1])
+    logits = model.generator(model.decoder.step(x, state.layers, Context(mask, state.memory_mask)))  # (B, n, V)
+    state.length += ids.shape[1]
+    return logits if several else logits[:, 0, :]
 
 
 def _on_host(name: str, ids: Any, backend: Backend) -> HostArray:

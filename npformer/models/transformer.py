@@ -49,12 +49,12 @@ from npformer.layers import (
 )
 from npformer.models.config import TransformerConfig
 from npformer.models.inputs import (
+    decode_step,
     embed,
     embed_backward,
     new_embedding,
     new_output,
     new_positions,
-    next_tokens,
     position_rows,
     token_ids,
 )
@@ -170,14 +170,7 @@ class Transformer(Layer):
         Equals decode of all tokens so far, but computes only the new ones. Feed pads to a row that has
         ended. Raises ShapeError past max_len, and the errors of forward; the state is then unchanged.
         """
-        tokens, several = next_tokens(tokens, self.config.tgt_vocab_size, self.backend)
-        mask = state.admit(tokens != self.config.pad_id)
-        stop = state.length + tokens.shape[1]
-        x = self.tgt_embedding(tokens) + state.positions[state.length : stop, :]
-        h = self.decoder.step(x, state.layers, Context(mask, state.memory_mask))
-        logits = self.generator(h)  # (B, n, V)
-        state.length = stop
-        return logits if several else logits[:, 0, :]
+        return decode_step(self, self.tgt_embedding, self.config.tgt_vocab_size, tokens, state)
 
     def _ids(self, src: Array, tgt_in: Array) -> tuple[Array, Array]:
         """src and tgt_in on the device, checked on the host."""

@@ -143,8 +143,12 @@ def test_relative_bias(agree, normal, shape):
         assert agree("relative_bias", normal(K, 3), *shape, causal, max_distance)
 
 
+#: (V, shape of the tokens): one row, more rows than tokens, many tokens of few rows, one token, no tokens.
+TABLES = [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3))]
+
+
 @EVERY_LAYOUT
-@pytest.mark.parametrize(("num_rows", "shape"), [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3))])
+@pytest.mark.parametrize(("num_rows", "shape"), TABLES)
 def test_embedding(agree, normal, num_rows, shape):
     tokens = np.random.default_rng(1).integers(0, num_rows, size=shape)
     for ids in (tokens, tokens.astype(np.uint8), tokens - num_rows):  # NumPy counts negative ids from the end

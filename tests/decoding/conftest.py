@@ -27,6 +27,13 @@ def by_full_recomputation(model, row, max_len, eos_id=2):
     return tokens[len(before) :]
 
 
+def rows_of_steps(model, monkeypatch):
+    """A list that gets the number of rows of each step of the model."""
+    sizes, step = [], model.step
+    monkeypatch.setattr(model, "step", lambda tokens, state: sizes.append(len(tokens)) or step(tokens, state))
+    return sizes
+
+
 @pytest.fixture
 def transformer():
     """transformer(backend, seed=1, **changes), nine tokens on each side."""

@@ -10,7 +10,7 @@ from npformer.decoding.beams import Beams
 from npformer.decoding.opening import Opening
 from npformer.errors import ConfigError
 from npformer.models import Encoder, EncoderConfig, Transformer, TransformerConfig
-from tests.decoding.conftest import SRC
+from tests.decoding.conftest import SRC, rows_of_steps
 
 
 def penalty(length, alpha=0.6):
@@ -101,9 +101,7 @@ def test_the_best_score_is_at_least_the_score_of_greedy_decoding(seed, transform
 def test_rows_are_computed_no_longer_than_they_matter(transformer, numpy64, monkeypatch):
     model = transformer(numpy64, 2)
     model.generator.bias.data[2] += 3
-    sizes = []
-    step = model.step
-    monkeypatch.setattr(model, "step", lambda tokens, state: sizes.append(len(tokens)) or step(tokens, state))
+    sizes = rows_of_steps(model, monkeypatch)
     beam_search(model, SRC, 30, beam=4)
     assert sizes[0] == 5
     assert max(sizes) <= 20
@@ -134,9 +132,14 @@ def test_prompts_of_unequal_length_are_continued(changes, decoder, log_probabili
             assert abs(one.score - log_p / penalty(len(one.tokens) - len(prompt))) < 1e-10
 
 
+def new_beams(sources, beam):
+    """The beams of so many texts, of six tokens at most, without a length penalty."""
+    texts, lengths = np.zeros((sources, 6)), np.zeros(sources, dtype=np.int64)
+    return Beams(Opening(None, np.ones(sources), texts, lengths, [], np.arange(sources)), beam, 0.0, 0)
+
+
 def test_hypotheses_stay_where_they_are_when_a_source_leaves(numpy64):
-    opening = Opening(None, np.ones(2), np.zeros((2, 6)), np.zeros(2, dtype=np.int64), [], np.arange(2))
-    beams = Beams(opening, 3, 0.0, 0)
+    beams = new_beams(2, 3)
     logits = np.full((2, 109), -50.0)
     logits[:, [3, 4, 5]] = [-0.1, -0.2, -0.3]
     beams.go_on(logits, numpy64, 2, None)
@@ -155,8 +158,7 @@ def test_hypotheses_stay_where_they_are_when_a_source_leaves(numpy64):
 
 def test_the_greedy_hypothesis_that_has_ended_is_no_other(numpy64):
     """Also once the beam is narrower: the likeliest token of the first of those left is not chosen first."""
-    opening = Opening(None, np.ones(1), np.zeros((1, 6)), np.zeros(1, dtype=np.int64), [], np.arange(1))
-    beams = Beams(opening, 4, 0.0, 0)
+    beams = new_beams(1, 4)
     for step in ([{3: 0.4, 4: 0.3, 5: 0.2, 6: 0.1}], [{2: 0.35}, {2: 0.4}, {5: 1.0}, {6: 1.0}]):
         p = np.zeros((beams.rows.size, 9))
         for row, shares in enumerate(step):
@@ -169,8 +171,7 @@ def test_the_greedy_hypothesis_that_has_ended_is_no_other(numpy64):
 
 def test_a_later_hypothesis_that_is_worse_does_not_lower_the_best(numpy64):
     """Of one source: [2] ends with −1, then [3, 2] with −1.37, and [3, 4], at −1.1, cannot exceed −1 any more."""
-    opening = Opening(None, np.ones(1), np.zeros((1, 6)), np.zeros(1, dtype=np.int64), [], np.arange(1))
-    beams = Beams(opening, 3, 0.0, 0)
+    beams = new_beams(1, 3)
     for step in ({3: -0.5, 2: -1.0}, {4: -0.6, 2: -0.867}):
         p = np.full((beams.rows.size, 9), 1e-9)
         p[:, list(step)] = np.exp(list(step.values()))

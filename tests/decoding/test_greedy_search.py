@@ -6,7 +6,7 @@ import pytest
 from npformer.decoding import greedy
 from npformer.errors import ShapeError
 from tests.decoding.conftest import SRC as FIVE
-from tests.decoding.conftest import by_full_recomputation
+from tests.decoding.conftest import by_full_recomputation, rows_of_steps
 
 SRC = FIVE[:4]
 
@@ -51,9 +51,7 @@ def test_rows_that_have_ended_leave_once_they_are_half(build, numpy64, monkeypat
     model = build(numpy64)
     eos_id = ending(model, 7)
     ends = sorted(len(by_full_recomputation(model, row, 7, eos_id)) for row in SRC)
-    sizes = []
-    step = model.step
-    monkeypatch.setattr(model, "step", lambda tokens, state: sizes.append(len(tokens)) or step(tokens, state))
+    sizes = rows_of_steps(model, monkeypatch)
     greedy(model, SRC, max_len=7, eos_id=eos_id)
     assert sizes[0] == 4
     assert sizes[-1] <= 2

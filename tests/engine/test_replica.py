@@ -1,15 +1,13 @@
 """A replica has the model's values, whatever happens to them, its own gradients, and shares the rest."""
 
 import numpy as np
-import pytest
 
 from npformer.engine.replica import Replicas, gradient_replica
 from npformer.layers import Linear, RandomKey
 from npformer.layers.owner import version_of
+from tests.models.test_deepcopy import EVERY_KIND
 
 KEY = RandomKey(3, 1)
-KINDS = [{}, {"tie_embeddings": True, "norm_order": "pre"}, {"positions": "learned"}]
-EVERY_KIND = pytest.mark.parametrize("changes", KINDS, ids=["post-LN", "pre-LN, tied", "learned positions"])
 
 
 def backpropagate(model, batch, key=KEY):

@@ -8,6 +8,9 @@ from npformer.functional import cross_entropy_backward, cross_entropy_forward
 from npformer.models import Transformer, build_model
 from npformer.models.kinds import MODELS
 
+#: Sources of unequal length; 0 is padding.
+SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
+
 
 @pytest.fixture
 def small_model():
@@ -25,10 +28,9 @@ def small_model():
 @pytest.fixture
 def batch():
     """(src (3, 5), tgt_in (3, 4), tgt_out (3, 4)); 0 is padding."""
-    src = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
     tgt_in = np.array([[1, 6, 4, 5], [1, 8, 7, 0], [1, 4, 0, 0]])
     tgt_out = np.array([[6, 4, 5, 2], [8, 7, 2, 0], [4, 2, 0, 0]])
-    return src, tgt_in, tgt_out
+    return SRC, tgt_in, tgt_out
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from npformer.errors import ConfigError, ShapeError, TokenError
 from npformer.models import Decoder, Transformer
+from tests.models.conftest import SRC
 
-SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 MAX_LEN = 8
 TOLERANCE = 1e-12
 MECHANISMS = [

@@ -8,7 +8,9 @@ import numpy as np
 
 from npformer.models import build_model
 from npformer.models.presets import Preset
+from npformer.run.assemble import assemble
 from npformer.run.checkpoint import list_checkpoints, save_checkpoint
+from npformer.run.directory import RunDirectory
 from npformer.run.progress import RunProgress
 from npformer.run.tasks import ANSWERS
 
@@ -53,6 +55,11 @@ def stop_at(number):
 def small_sections(**sections):
     """The options of a small run, as they are read from a file."""
     return {"run": {"device": "numpy"}, "data": {}, "model": SMALL, "training": {"steps": 10}} | sections
+
+
+def trainer_in(folder, usual, told=None, **training):
+    """The trainer of a small run in a folder, with the usual options of training and these."""
+    return assemble(small_sections(training=usual | training)).trainer(RunDirectory(folder), told or Told())
 
 
 def timeless(record):

@@ -12,7 +12,6 @@ import pytest
 from npformer.backend import Pair, get_backend
 from npformer.errors import CheckpointError
 from npformer.layers import (
-    INFERENCE,
     FeedForward,
     LayerNorm,
     Local,
@@ -20,6 +19,7 @@ from npformer.layers import (
 from npformer.layers.owner import Owner, walk
 from npformer.models import Decoder, DecoderConfig, EncoderConfig, Transformer, TransformerConfig, build_model
 from npformer.run import load, save
+from tests.training.test_changed_models import Halved
 
 SIZES = {"d_model": 4, "num_heads": 2, "d_ff": 4, "dropout": 0.1}
 CONFIGS = {
@@ -76,12 +76,6 @@ def halved(part, *inputs, **options):
 
 class Mine(FeedForward):
     """npformer's, by another name."""
-
-
-class Halved(FeedForward):
-    def forward(self, x, *, context=INFERENCE):
-        y, cache = super().forward(x, context=context)
-        return y / 2, cache
 
 
 def with_another_relu(backend):

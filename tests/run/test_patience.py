@@ -1,15 +1,16 @@
 """A run with patience ends when the held-out loss has not fallen for so many evaluations, and says so."""
 
+from functools import partial
+
 import pytest
 
 from npformer.errors import CheckpointError
 from npformer.run import RunDirectory, metrics
-from npformer.run.assemble import assemble
 from npformer.run.checkpoint import list_checkpoints
 from npformer.run.trained import load_latest
 from npformer.run.trainer import Trainer, suggest_more_steps
 from npformer.training import Evaluation
-from tests.run.runs import Told, small_sections, stop_at
+from tests.run.runs import Told, stop_at, trainer_in
 
 TRAINING = {"steps": 9, "batch_size": 4, "eval_every": 1, "save_every": 4}
 LOSSES = [3.0, 2.0, 2.5, 2.0, 1.5, 1.6, 1.7, 1.4, 1.3]
@@ -22,10 +23,7 @@ def make(tmp_path, monkeypatch):
         Trainer, "evaluate", lambda self, n: Evaluation(LOSSES[self.step.step_number - 1], 0.5, 0.5, n, ("",))
     )
 
-    def build(told=None, **training):
-        return assemble(small_sections(training=TRAINING | training)).trainer(RunDirectory(tmp_path), told or Told())
-
-    return build
+    return partial(trainer_in, tmp_path, TRAINING)
 
 
 def end(trainer):

@@ -2,21 +2,21 @@
 
 import re
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
 
 from npformer.backend import get_backend
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
-from npformer.run import RunDirectory, conditions, metrics
+from npformer.run import conditions, metrics
 from npformer.run import trainer as module
-from npformer.run.assemble import assemble
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
 from npformer.run.trained import load_latest
 from npformer.run.trainer import Trainer
 from npformer.training import Evaluation, TrainStep
 from tests.outputs import unchanged
-from tests.run.runs import SMALL, Told, failing, small_sections, stop_at
+from tests.run.runs import SMALL, Told, failing, stop_at, trainer_in
 
 TRAINING = {"steps": 6, "batch_size": 4, "eval_every": 250, "eval_examples": 3, "final_examples": 5}
 
@@ -25,10 +25,7 @@ TRAINING = {"steps": 6, "batch_size": 4, "eval_every": 250, "eval_examples": 3, 
 def make(tmp_path):
     """A trainer of a small run, always in the same folder."""
 
-    def build(told=None, **training):
-        return assemble(small_sections(training=TRAINING | training)).trainer(RunDirectory(tmp_path), told or Told())
-
-    return build
+    return partial(trainer_in, tmp_path, TRAINING)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend.numpy.blocks import filled, row_blocks
+from npformer.backend.numpy.blocks import blocks_of, filled
 from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.numpy.heads import empty_gradients, empty_heads, row_factors
 from npformer.backend.numpy.philox import kept
@@ -44,7 +44,6 @@ from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
 from npformer.functional.philox import Draw
 from npformer.typing import Array, HostArray
 
-SCORES = 1 << 17  # scores in a block: 512 kB of float32
 MODERATE = (1e-15, 1e15)  # sums of powers for which no maximum needs to be subtracted
 
 
@@ -187,11 +186,6 @@ def to_scores(dweights: Array, cache: Powers, rows: slice) -> None:
     dweights *= powers[rows]
 
 
-def blocks_of(powers: Array) -> Any:
-    """Slices of the batch, each with about SCORES scores."""
-    return row_blocks(powers.shape[0], powers[:1].size, SCORES)
-
-
 def score_caps(mask: AttentionMask, queries: int, keys: int, like: Array) -> HostArray | None:
     """+inf where a pair may meet, else -inf, in like's dtype, broadcastable to (B, H, T, S); None if all may.
 
@@ -221,7 +215,6 @@ def _pattern(
     return read_only(as_caps(visible, dtype))
 
 
-def as_caps(visible: Array, dtype: Any) -> HostArray:
+def as_caps(visible: Array, dtype: Any) -> Array:
     """+inf where visible, else -inf."""
-    caps: HostArray = np.where(visible, dtype.type(np.inf), dtype.type(-np.inf))
-    return caps
+    return np.where(visible, dtype.type(np.inf), dtype.type(-np.inf))

@@ -10,9 +10,9 @@ import numpy as np
 
 from npformer.backend.numpy.blocks import as_matrix, column_sums, row_blocks
 from npformer.backend.numpy.gradients import expect_gradients
-from npformer.backend.numpy.layer_norm import expect_gain
 from npformer.backend.workspace import empty
 from npformer.functional.batch_norm import BatchNormCache, token_shares
+from npformer.functional.layer_norm import expect_gain
 from npformer.typing import Array
 
 

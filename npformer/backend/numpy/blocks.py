@@ -16,6 +16,7 @@ import numpy as np
 from npformer.backend.workspace import read_only
 from npformer.typing import Array, HostArray
 
+BATCH = 1 << 17  # numbers in a block of sequences: 512 kB of float32
 BLOCK = 1 << 16  # numbers in a block: 256 kB of float32, so that three or four share a second-level cache of 1 MB
 
 
@@ -25,6 +26,11 @@ def row_blocks(rows: int, width: int, numbers: int = BLOCK) -> Iterator[slice]:
     if rows <= size + size // 2:
         return iter((slice(0, rows),))
     return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
+
+
+def blocks_of(x: Array) -> Iterator[slice]:
+    """Slices of the batch of x (B, …), each of about BATCH numbers."""
+    return row_blocks(x.shape[0], x[:1].size, BATCH)
 
 
 def as_matrix(x: Array) -> Array:

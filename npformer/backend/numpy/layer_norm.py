@@ -16,8 +16,7 @@ import numpy as np
 from npformer.backend.numpy.blocks import as_matrix, column_sums, filled, row_blocks
 from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.workspace import empty
-from npformer.functional.arrays import expect_shape
-from npformer.functional.layer_norm import LayerNormCache
+from npformer.functional.layer_norm import LayerNormCache, expect_gain
 from npformer.typing import Array
 
 
@@ -60,9 +59,3 @@ def layer_norm_backward(dy: Array, cache: LayerNormCache) -> tuple[Array, Array,
         dx_block -= scratch
         dx_block *= r_rows[rows]
     return dx, dgamma, dbeta
-
-
-def expect_gain(x: Array, gamma: Array, beta: Array) -> None:
-    """Raise ShapeError unless gamma and beta are (C,)."""
-    expect_shape("gamma", gamma, "(C,)", x.shape[-1])
-    expect_shape("beta", beta, "(C,)", x.shape[-1])

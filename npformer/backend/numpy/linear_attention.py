@@ -15,14 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend.numpy.blocks import row_blocks
+from npformer.backend.numpy.blocks import blocks_of, row_blocks
 from npformer.backend.numpy.heads import empty_heads
 from npformer.backend.workspace import empty, read_only
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
 from npformer.functional.linear_attention import CHUNK, expect_linear_attention
 from npformer.typing import Array, HostArray
-
-NUMBERS = 1 << 17  # of q in a block of sequences
 
 
 class LinearAttentionCache(NamedTuple):
@@ -42,7 +40,7 @@ def linear_attention_forward(
     fq, fk, v1 = empty(q.shape, q.dtype), empty(k.shape, k.dtype), empty((*v.shape[:3], v.shape[3] + 1), v.dtype)
     out, inverse = empty_heads(q), empty((*q.shape[:3], 1), q.dtype)
     v1[..., :-1], v1[..., -1] = v, 1
-    for rows in _blocks(q):
+    for rows in blocks_of(q):
         _features(q[rows], fq[rows])
         _features(k[rows], fk[rows])
         if mask.key_visible is not None:
@@ -63,7 +61,7 @@ def linear_attention_backward(dout: Array, cache: LinearAttentionCache) -> tuple
     """As the plain kernel: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D))."""
     fq, fk, v1, out, inverse, causal = cache
     dq, dk, dv = empty_heads(fq), empty_heads(fk), empty_heads(fk)
-    for rows in _blocks(fq):
+    for rows in blocks_of(fq):
         dout1 = empty((*fq[rows].shape[:3], v1.shape[3]), fq.dtype)
         np.multiply(dout[rows], inverse[rows], out=dout1[..., :-1])
         np.negative(np.vecdot(dout1[..., :-1], out[rows]), out=dout1[..., -1])
@@ -133,8 +131,3 @@ def _chunks(x: Array) -> list[tuple[slice, HostArray]]:
 @lru_cache(maxsize=8)
 def _past(size: int, dtype: Any) -> HostArray:
     return read_only(np.tri(size, dtype=dtype))
-
-
-def _blocks(q: Array) -> Any:
-    """Slices of the batch, each of about NUMBERS numbers of q."""
-    return row_blocks(q.shape[0], q[:1].size, NUMBERS)

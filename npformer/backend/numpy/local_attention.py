@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from npformer.backend.numpy.attention import Powers, as_caps, attend, blocks_of, to_scores
+from npformer.backend.numpy.attention import Powers, as_caps, attend, to_scores
+from npformer.backend.numpy.blocks import blocks_of
 from npformer.backend.numpy.heads import empty_gradients, row_factors
 from npformer.backend.workspace import empty, read_only
 from npformer.functional.attention_mask import AttentionMask
@@ -44,10 +45,11 @@ class _Part(NamedTuple):
         if isinstance(self.pattern, Stride):
             return self.pattern.keys(x)
         size, width = self.pattern.size, self.columns.stop - self.columns.start
-        times = -(-x.shape[2] // size)
-        x = _between_zeros(x, size, times * size - x.shape[2] + width - 2 * size)
-        b, h, t, d = x.strides
-        return as_strided(x, (*x.shape[:2], times, width, x.shape[3]), (b, h, t * size, t, d), writeable=False)
+        length, times = x.shape[2], -(-x.shape[2] // size)
+        y = empty((*x.shape[:2], (times - 1) * size + width, x.shape[3]), x.dtype)  # x between zeros
+        y[:, :, :size], y[:, :, size : size + length], y[:, :, size + length :] = 0, x, 0
+        b, h, t, d = y.strides
+        return as_strided(y, (*x.shape[:2], times, width, x.shape[3]), (b, h, t * size, t, d), writeable=False)
 
     def add_keys(self, dkeys: Array, dx: Array) -> None:
         """Add the gradients of the gathered keys, (b, H, G, M, D), to dx (b, H, T, D)."""
@@ -137,7 +139,7 @@ def _parts(mask: AttentionMask, length: int) -> tuple[_Part, ...]:
     return tuple(parts)
 
 
-def _caps(mask: AttentionMask, q: Array) -> HostArray:
+def _caps(mask: AttentionMask, q: Array) -> Array:
     """+inf where a gathered key is visible to its query, else -inf, (B or 1, 1, T, M)."""
     if mask.key_visible is None or np.all(mask.key_visible):
         return _pattern_caps(mask.causal, mask.window, mask.stride, q.shape[2], q.dtype)
@@ -148,11 +150,3 @@ def _caps(mask: AttentionMask, q: Array) -> HostArray:
 def _pattern_caps(causal: bool, window: int | None, stride: int | None, length: int, dtype: Any) -> HostArray:
     mask = AttentionMask(None, causal, 0, window, stride)
     return read_only(as_caps(visible_keys(mask, np.empty((1, 1, length, 1))), dtype))
-
-
-def _between_zeros(x: Array, before: int, behind: int) -> Array:
-    """A copy of x (b, H, T, D), with this many rows of zeros before and after."""
-    b, h, length, width = x.shape
-    y = empty((b, h, before + length + behind, width), x.dtype)
-    y[:, :, :before], y[:, :, before : before + length], y[:, :, before + length :] = 0, x, 0
-    return y

@@ -62,14 +62,19 @@ def learned_positions_forward(x: Array, table: Array, offset: int = 0) -> tuple[
 
 def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: Into = ()) -> Any:
     """As the plain kernel: gradients (dx (..., T, C), dtable (P, C))."""
-    length = min(dy.shape[-2], cache.num_rows - cache.offset)
-    expect_gradients(dy, (*dy.shape[:-2], length, dy.shape[-1]), into, (cache.num_rows, dy.shape[-1]))
+    expect_of_positions(dy, cache, into)
     if not into:
         return F.learned_positions_backward(dy, cache)
     if into[0] is not None:
         used = into[0][cache.offset : cache.offset + dy.shape[-2]]
         used += dy.reshape(-1, *dy.shape[-2:]).sum(axis=0)  # (T, C)
     return dy
+
+
+def expect_of_positions(dy: Array, cache: LearnedPositionsCache, into: Into) -> None:
+    """Raise ShapeError unless dy (..., T, C) and the table's place fit the positions that were added."""
+    length = min(dy.shape[-2], cache.num_rows - cache.offset)
+    expect_gradients(dy, (*dy.shape[:-2], length, dy.shape[-1]), into, (cache.num_rows, dy.shape[-1]))
 
 
 def rotary_forward(x: Array, start: int = 0, base: float = 10000.0) -> tuple[Array, RotaryCache]:

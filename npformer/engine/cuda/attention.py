@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from npformer.backend.numpy.gradients import Into, expect_gradients
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.engine.cuda.attention_arguments import AttentionArguments, side_by_side, strided, with_neighbours
 from npformer.engine.cuda.device_runtime import DeviceRuntime, whole_blocks
 from npformer.functional.attention import expect_heads
@@ -81,7 +81,7 @@ def attention_forward(
 
 
 def attention_backward(
-    gpu: DeviceRuntime, dout: Array, cache: ProductsCache | TilesCache, into: Into = ()
+    gpu: DeviceRuntime, dout: Array, cache: ProductsCache | TilesCache
 ) -> tuple[Array, Array, Array]:
     expect_gradients(dout, cache.arguments.q.shape)
     dout = with_neighbours(gpu, dout)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from npformer.backend.numpy.gradients import Into
 from npformer.engine.cuda.device_runtime import DeviceRuntime, warps
 from npformer.engine.cuda.embedding import token_ids
 from npformer.functional.arrays import as_rows
@@ -47,9 +46,7 @@ def cross_entropy_forward(
     )
 
 
-def cross_entropy_backward(
-    gpu: DeviceRuntime, dloss: Array | float, cache: CrossEntropyCache, into: Into = ()
-) -> Array:
+def cross_entropy_backward(gpu: DeviceRuntime, dloss: Array | float, cache: CrossEntropyCache) -> tuple[Array]:
     """dloss is a Python number, or an array () on the GPU, which the kernel reads there."""
     rows, ids, top, inverse, num_counted, ignored, label_smoothing, shape = cache
     count, classes = rows.shape
@@ -62,4 +59,4 @@ def cross_entropy_backward(
             rows, ids, top, inverse, num_counted, at, 0.0 if on_gpu else float(dloss), dlogits, classes, *ignored,
             label_smoothing,
         )  # fmt: skip
-    return dlogits
+    return (dlogits,)

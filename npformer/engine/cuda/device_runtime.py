@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from npformer.functional.dropout import dropout_threshold
-from npformer.functional.philox import Draw, first_number
+from npformer.functional.philox import Draw, first_number, signed
 from npformer.typing import Array, HostArray
 
 
@@ -86,12 +86,6 @@ def drawn(draw: Draw | None, like: Array) -> Drawn:
         signed(draw.seed), signed(draw.site), draw.step if on_gpu else None, 0 if on_gpu else signed(draw.step),
         signed(draw.micro), start, threshold, scale,
     )  # fmt: skip
-
-
-def signed(word: Any) -> int:
-    """The signed number with the same 64 bits."""
-    number = int(word)
-    return number - 2**64 if number >= 2**63 else number
 
 
 def by_value(numbers: Sequence[int], size: int) -> HostArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from npformer.backend.numpy.gradients import Into
 from npformer.engine.cuda.device_runtime import DeviceRuntime, Drawn, drawn, whole_blocks
 from npformer.functional.arrays import expect_shape
 from npformer.functional.philox import Draw
@@ -28,8 +27,8 @@ def dropout_forward(gpu: DeviceRuntime, x: Array, draw: Draw | None) -> tuple[Ar
     return (_dropped(gpu, None, x, dropped) if dropped.threshold else x), dropped
 
 
-def dropout_backward(gpu: DeviceRuntime, dy: Array, cache: Drawn, into: Into = ()) -> Array:
-    return _dropped(gpu, None, dy, cache) if cache.threshold else dy
+def dropout_backward(gpu: DeviceRuntime, dy: Array, cache: Drawn) -> tuple[Array]:
+    return (_dropped(gpu, None, dy, cache) if cache.threshold else dy,)
 
 
 def residual_forward(gpu: DeviceRuntime, x: Array, f: Array, draw: Draw | None) -> tuple[Array, Drawn]:
@@ -38,5 +37,5 @@ def residual_forward(gpu: DeviceRuntime, x: Array, f: Array, draw: Draw | None) 
     return _dropped(gpu, x, f, dropped), dropped
 
 
-def residual_backward(gpu: DeviceRuntime, dy: Array, cache: Drawn, into: Into = ()) -> tuple[Array, Array]:
-    return dy, dropout_backward(gpu, dy, cache)
+def residual_backward(gpu: DeviceRuntime, dy: Array, cache: Drawn) -> tuple[Array, Array]:
+    return dy, *dropout_backward(gpu, dy, cache)

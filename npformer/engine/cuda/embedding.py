@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from npformer.backend.numpy.gradients import Into, expect_gradients
+from npformer.backend.ops import accumulate
 from npformer.engine.cuda.device_runtime import DeviceRuntime, warps, whole_blocks
 from npformer.functional.arrays import as_rows
 from npformer.functional.embedding import expect_table
@@ -37,7 +38,7 @@ def embedding_forward(
     return y, EmbeddingCache(ids, height, float(scale), y.shape)
 
 
-def embedding_backward(gpu: DeviceRuntime, dy: Array, cache: EmbeddingCache, into: Into = ()) -> Array | None:
+def embedding_backward(gpu: DeviceRuntime, dy: Array, cache: EmbeddingCache, into: Into = ()) -> Any:
     expect_gradients(dy, cache.shape, into, (cache.num_rows, cache.shape[-1]))
     place = into[0] if into else None
     if into and place is None:  # frozen
@@ -48,10 +49,7 @@ def embedding_backward(gpu: DeviceRuntime, dy: Array, cache: EmbeddingCache, int
     dtable = gpu.empty((cache.num_rows, dy.shape[-1]), dy.dtype)
     dtable[...] = 0
     _add_rows(gpu, dy, cache, dtable)
-    if place is None:
-        return dtable
-    place += dtable
-    return None
+    return accumulate((dtable,), into)
 
 
 def _add_rows(gpu: DeviceRuntime, dy: Array, cache: EmbeddingCache, dtable: Array) -> None:

@@ -85,7 +85,7 @@ def relu_forward(gpu: DeviceRuntime, x: Array) -> tuple[Array, ActivationCache]:
     return y, ActivationCache(y)
 
 
-def relu_backward(gpu: DeviceRuntime, dy: Array, cache: ActivationCache, into: Into = ()) -> Array:
+def relu_backward(gpu: DeviceRuntime, dy: Array, cache: ActivationCache) -> tuple[Array]:
     return _gradient_alone(gpu, dy, cache, is_gelu=False)
 
 
@@ -94,13 +94,14 @@ def gelu_forward(gpu: DeviceRuntime, x: Array) -> tuple[Array, ActivationCache]:
     return activate(gpu, "gelu", kept, None, NOTHING_DROPPED).reshape(x.shape), ActivationCache(kept)
 
 
-def gelu_backward(gpu: DeviceRuntime, dy: Array, cache: ActivationCache, into: Into = ()) -> Array:
+def gelu_backward(gpu: DeviceRuntime, dy: Array, cache: ActivationCache) -> tuple[Array]:
     return _gradient_alone(gpu, dy, cache, is_gelu=True)
 
 
-def _gradient_alone(gpu: DeviceRuntime, dy: Array, cache: ActivationCache, is_gelu: bool) -> Array:
+def _gradient_alone(gpu: DeviceRuntime, dy: Array, cache: ActivationCache, is_gelu: bool) -> tuple[Array]:
     dx = gpu.empty(dy.shape, dy.dtype)
-    return backward_of_activation(gpu, gpu.contiguous(dy), cache.kept, is_gelu, NOTHING_DROPPED, False, dx)[0]
+    backward_of_activation(gpu, gpu.contiguous(dy), cache.kept, is_gelu, NOTHING_DROPPED, False, dx)
+    return (dx,)
 
 
 def activate(gpu: DeviceRuntime, activation: str, h: Array, bias: Array | None, which: Drawn) -> Array:

@@ -9,6 +9,7 @@ from npformer.engine.cuda.device_runtime import NOTHING_DROPPED, DeviceRuntime, 
 from npformer.engine.cuda.linear import missing_bias
 from npformer.engine.cuda.sums import ONE_PASS, PARTS, add_both, parts_of
 from npformer.functional.arrays import as_rows, expect_shape
+from npformer.functional.layer_norm import expect_gain
 from npformer.functional.philox import Draw
 from npformer.typing import Array
 
@@ -30,8 +31,9 @@ def _forward(
     gpu: DeviceRuntime, x: Array, f: Array | None, gamma: Array, beta: Array, eps: float, draw: Draw | None, total: bool
 ) -> tuple[Array | None, Array, NormCache]:
     """(sum or None, normed, cache)."""
-    expect_shape("gamma", gamma, "(C,)", x.shape[-1])
-    expect_shape("beta", beta, "(C,)", x.shape[-1])
+    if f is not None:
+        expect_shape("f", f, "the shape of x", *x.shape)
+    expect_gain(x, gamma, beta)
     bias, dropped = missing_bias(gpu, x, f), NOTHING_DROPPED if f is None else drawn(draw, f)
     x_rows = as_rows(gpu.contiguous(x))
     rows, width = x_rows.shape
@@ -74,8 +76,7 @@ def _backward(
 def layer_norm_forward(
     gpu: DeviceRuntime, x: Array, gamma: Array, beta: Array, eps: float = 1e-5
 ) -> tuple[Array, NormCache]:
-    _, y, cache = _forward(gpu, x, None, gamma, beta, eps, None, total=False)
-    return y, cache
+    return _forward(gpu, x, None, gamma, beta, eps, None, total=False)[1:]
 
 
 def layer_norm_backward(gpu: DeviceRuntime, dy: Array, cache: NormCache, into: Into = ()) -> Any:
@@ -86,9 +87,7 @@ def layer_norm_backward(gpu: DeviceRuntime, dy: Array, cache: NormCache, into: I
 def post_norm_forward(
     gpu: DeviceRuntime, x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
 ) -> tuple[Array, NormCache]:
-    expect_shape("f", f, "the shape of x", *x.shape)
-    _, y, cache = _forward(gpu, x, f, gamma, beta, eps, draw, total=False)
-    return y, cache
+    return _forward(gpu, x, f, gamma, beta, eps, draw, total=False)[1:]
 
 
 def post_norm_backward(gpu: DeviceRuntime, dy: Array, cache: NormCache, into: Into = ()) -> Any:
@@ -98,9 +97,7 @@ def post_norm_backward(gpu: DeviceRuntime, dy: Array, cache: NormCache, into: In
 def add_norm_forward(
     gpu: DeviceRuntime, x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
 ) -> tuple[tuple[Array, Array], NormCache]:
-    expect_shape("f", f, "the shape of x", *x.shape)
     total, y, cache = _forward(gpu, x, f, gamma, beta, eps, draw, total=True)
-    assert total is not None
     return (total, y), cache
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from npformer.backend.numpy.gradients import Into, expect_gradients
+from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.positions import expect_of_positions
 from npformer.engine.cuda.device_runtime import DeviceRuntime, whole_blocks
 from npformer.engine.cuda.sums import column_sums
 from npformer.functional.positions import LearnedPositionsCache, SinusoidalPositionsCache, expect_positions
@@ -36,10 +37,8 @@ def sinusoidal_positions_forward(
     return _added(gpu, x, None, offset), SinusoidalPositionsCache()
 
 
-def sinusoidal_positions_backward(
-    gpu: DeviceRuntime, dy: Array, cache: SinusoidalPositionsCache, into: Into = ()
-) -> Array:
-    return dy
+def sinusoidal_positions_backward(gpu: DeviceRuntime, dy: Array, cache: SinusoidalPositionsCache) -> tuple[Array]:
+    return (dy,)
 
 
 def learned_positions_forward(
@@ -50,19 +49,16 @@ def learned_positions_forward(
 
 
 def learned_positions_backward(gpu: DeviceRuntime, dy: Array, cache: LearnedPositionsCache, into: Into = ()) -> Any:
-    offset, num_rows = cache
-    length, width = dy.shape[-2:]
-    expect_gradients(dy, (*dy.shape[:-2], min(length, num_rows - offset), width), into, (num_rows, width))
-    place = into[0] if into else None
-    if into and place is None:  # frozen
-        return dy
-    if place is not None:
-        _add_used(gpu, dy, place[offset : offset + length])
-        return dy
-    dtable = gpu.empty((num_rows, width), dy.dtype)
-    dtable[...] = 0
-    _add_used(gpu, dy, dtable[offset : offset + length])
-    return dy, dtable
+    expect_of_positions(dy, cache, into)
+    (offset, num_rows), (length, width) = cache, dy.shape[-2:]
+    if not into:
+        dtable = gpu.empty((num_rows, width), dy.dtype)
+        dtable[...] = 0
+        _add_used(gpu, dy, dtable[offset : offset + length])
+        return dy, dtable
+    if into[0] is not None:  # not frozen
+        _add_used(gpu, dy, into[0][offset : offset + length])
+    return dy
 
 
 def _add_used(gpu: DeviceRuntime, dy: Array, used: Array) -> None:

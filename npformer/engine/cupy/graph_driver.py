@@ -19,13 +19,14 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 
 from npformer.backend.cupy import expect_current
+from npformer.engine.capture import Driver
 from npformer.engine.staging import places
 from npformer.typing import Array, HostArray
 
 AHEAD = 4  # calls that may be queued before the host waits until the first one's inputs are copied
 
 
-class CupyDriver:
+class CupyDriver(Driver):
     """See the module's docstring and ``capture.Driver``."""
 
     at_first_sight = True

@@ -16,7 +16,6 @@ without a copy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -89,9 +88,7 @@ def attention_forward(
     return out, cache
 
 
-def attention_backward(
-    dout: Array, cache: AttentionCache, into: Sequence[Array | None] = ()
-) -> tuple[Array, Array, Array]:
+def attention_backward(dout: Array, cache: AttentionCache) -> tuple[Array, Array, Array]:
     q, k, v, weights, at_once, visible, pattern, drawn = cache
     expect_gradients(dout, q.shape)
     dq, dk, dv = empty_gradients(q, k, v)

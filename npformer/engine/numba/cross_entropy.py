@@ -6,7 +6,6 @@ backward computes p again from them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,14 +43,14 @@ def cross_entropy_forward(
     return loss.reshape(()), CrossEntropyCache(logits, flat, ignored, label_smoothing, top, inverse, num_counted)
 
 
-def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache, into: Sequence[Array | None] = ()) -> Array:
+def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache) -> tuple[Array]:
     logits, targets, ignored, label_smoothing, top, inverse, num_counted = cache
     dlogits = empty(logits.shape, logits.dtype)
     token_losses_backward(
         contiguous_rows(logits), targets, *ignored, label_smoothing, top, inverse, num_counted, number(dloss, float),
         contiguous_rows(dlogits),
     )  # fmt: skip
-    return dlogits
+    return (dlogits,)
 
 
 @kernel(calls="cross_entropy.forward")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from npformer.backend.workspace import empty
@@ -31,8 +29,8 @@ def dropout_forward(x: Array, draw: Draw | None) -> tuple[Array, Numbers]:
     return (_dropped(None, x, drawn) if drawn.threshold else x), drawn
 
 
-def dropout_backward(dy: Array, cache: Numbers, into: Sequence[Array | None] = ()) -> Array:
-    return _dropped(None, dy, cache) if cache.threshold else dy
+def dropout_backward(dy: Array, cache: Numbers) -> tuple[Array]:
+    return (_dropped(None, dy, cache) if cache.threshold else dy,)
 
 
 def residual_forward(x: Array, f: Array, draw: Draw | None) -> tuple[Array, Numbers]:
@@ -41,8 +39,8 @@ def residual_forward(x: Array, f: Array, draw: Draw | None) -> tuple[Array, Numb
     return _dropped(x, f, drawn), drawn
 
 
-def residual_backward(dy: Array, cache: Numbers, into: Sequence[Array | None] = ()) -> tuple[Array, Array]:
-    return dy, dropout_backward(dy, cache)
+def residual_backward(dy: Array, cache: Numbers) -> tuple[Array, Array]:
+    return dy, *dropout_backward(dy, cache)
 
 
 @kernel(calls="dropout.forward dropout.backward residual.forward residual.backward")

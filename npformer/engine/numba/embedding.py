@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from npformer.backend.numpy.gradients import expect_gradients
+from npformer.backend.numpy.gradients import Into, expect_gradients
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.engine.numba.arguments import OutRows, Rows, Whole
 from npformer.engine.numba.compiling import kernel
@@ -27,21 +27,17 @@ def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[
     return y, EmbeddingCache(tokens, table.shape[0], scale)
 
 
-def embedding_backward(dy: Array, cache: EmbeddingCache, into: Sequence[Array | None] = ()) -> Any:
+def embedding_backward(dy: Array, cache: EmbeddingCache, into: Into = ()) -> Any:
     tokens, num_rows, scale = cache
     shape = num_rows, dy.shape[-1]
     expect_gradients(dy, (*tokens.shape, shape[1]), into, shape)
-    total = into[0] if into else None
-    if into and total is None:  # frozen
+    place = into[0] if into else None
+    if into and place is None:  # frozen
         return None
-    direct = total is not None and total.flags.c_contiguous
-    dtable = total if direct else np.zeros(shape, dtype=dy.dtype)
+    direct = place is not None and place.flags.c_contiguous
+    dtable = place if direct else np.zeros(shape, dtype=dy.dtype)
     add_rows(contiguous_rows(dy), _ids(tokens), scale, dtable)
-    if total is None:
-        return dtable
-    if not direct:
-        total += dtable
-    return None
+    return None if direct else accumulate((dtable,), into)
 
 
 def _ids(tokens: Array) -> Array:

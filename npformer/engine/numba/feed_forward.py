@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend.numpy.gradients import expect_gradients
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.workspace import empty, empty_like
 from npformer.engine.numba.arguments import Matrix, OutMatrix, OutRows, OutVector, Rows, Vector
 from npformer.engine.numba.compiling import inlined, kernel
 from npformer.engine.numba.exponential import error_function, exponential
-from npformer.engine.numba.gradients import Into, rooms, settle_rooms
+from npformer.engine.numba.gradients import rooms, settle_rooms
 from npformer.engine.numba.linear import (
     FEW_TOKENS,
     ROWS_AT_ONCE,

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from npformer.backend.numpy.gradients import Into
 from npformer.engine.numba.products import fits_blas
 from npformer.typing import Array
-
-Into = Sequence[Array | None]
 
 
 def rooms(into: Into, dtype: np.dtype, *shapes: tuple[int, ...]) -> list[Array]:

@@ -6,12 +6,11 @@ memory for each of these. Dropout's mask is not kept: backward draws the bits ag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend.numpy.gradients import expect_gradients
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.ops import add_into
 from npformer.backend.workspace import empty, empty_like
 from npformer.engine.numba.arguments import OutRows, OutVector, Rows, Vector
@@ -20,6 +19,7 @@ from npformer.engine.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, n
 from npformer.engine.numba.products import borrow
 from npformer.engine.numba.rows import contiguous, contiguous_rows, is_direct
 from npformer.functional.arrays import expect_shape
+from npformer.functional.layer_norm import expect_gain
 from npformer.functional.philox import Draw
 from npformer.typing import Array
 
@@ -33,10 +33,13 @@ class NormCache(NamedTuple):
     draw: Numbers  # which bits dropped entries of f
 
 
-def _forward(x: Array, f: Array | None, gamma: Array, beta: Array, eps: float, draw: Draw | None, total: bool) -> Any:
+def _forward(
+    x: Array, f: Array | None, gamma: Array, beta: Array, eps: float, draw: Draw | None, total: bool
+) -> tuple[Array | None, Array, NormCache]:
     """(sum or None, normed, cache)."""
-    expect_shape("gamma", gamma, "(C,)", x.shape[-1])
-    expect_shape("beta", beta, "(C,)", x.shape[-1])
+    if f is not None:
+        expect_shape("f", f, "the shape of x", *x.shape)
+    expect_gain(x, gamma, beta)
     dropped = NOTHING_DROPPED if f is None else numbers(draw, f)
     x_rows = contiguous_rows(x)
     f_rows = x_rows if f is None else contiguous_rows(f)
@@ -49,9 +52,7 @@ def _forward(x: Array, f: Array | None, gamma: Array, beta: Array, eps: float, d
     return summed, y, NormCache(x_hat, r, gamma, dropped)
 
 
-def _backward(
-    dy: Array, dsum: Array | None, cache: NormCache, with_f: bool, into: Sequence[Array | None]
-) -> tuple[Any, ...]:
+def _backward(dy: Array, dsum: Array | None, cache: NormCache, with_f: bool, into: Into) -> tuple[Any, ...]:
     x_hat, r, gamma, dropped = cache
     dy_rows = contiguous_rows(dy)
     expect_gradients(dy_rows, x_hat.shape, into, gamma.shape, gamma.shape)
@@ -70,11 +71,10 @@ def _backward(
 
 
 def layer_norm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, NormCache]:
-    _, y, cache = _forward(x, None, gamma, beta, eps, None, total=False)
-    return y, cache
+    return _forward(x, None, gamma, beta, eps, None, total=False)[1:]
 
 
-def layer_norm_backward(dy: Array, cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
+def layer_norm_backward(dy: Array, cache: NormCache, into: Into = ()) -> Any:
     gradients = _backward(dy, None, cache, False, into)
     return gradients if len(gradients) > 1 else gradients[0]
 
@@ -82,24 +82,21 @@ def layer_norm_backward(dy: Array, cache: NormCache, into: Sequence[Array | None
 def post_norm_forward(
     x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
 ) -> tuple[Array, NormCache]:
-    expect_shape("f", f, "the shape of x", *x.shape)
-    _, y, cache = _forward(x, f, gamma, beta, eps, draw, total=False)
-    return y, cache
+    return _forward(x, f, gamma, beta, eps, draw, total=False)[1:]
 
 
-def post_norm_backward(dy: Array, cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
+def post_norm_backward(dy: Array, cache: NormCache, into: Into = ()) -> Any:
     return _backward(dy, None, cache, True, into)
 
 
 def add_norm_forward(
     x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
 ) -> tuple[tuple[Array, Array], NormCache]:
-    expect_shape("f", f, "the shape of x", *x.shape)
     total, y, cache = _forward(x, f, gamma, beta, eps, draw, total=True)
     return (total, y), cache
 
 
-def add_norm_backward(dy: tuple[Array, Array], cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
+def add_norm_backward(dy: tuple[Array, Array], cache: NormCache, into: Into = ()) -> Any:
     dsum, dnormed = dy
     return _backward(dnormed, dsum, cache, True, into)
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from npformer.backend.numpy.gradients import expect_gradients
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.workspace import empty
 from npformer.engine.numba.arguments import Matrix, OutMatrix, OutRows, OutVector, Rows, Vector
 from npformer.engine.numba.compiling import inlined, kernel
-from npformer.engine.numba.gradients import Into, rooms, settle_rooms
+from npformer.engine.numba.gradients import rooms, settle_rooms
 from npformer.engine.numba.products import for_blas, product
 from npformer.engine.numba.recording import few_of_step
 from npformer.engine.numba.rows import as_rows, contiguous, contiguous_rows

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from npformer.engine.numba.compiling import inlined
 from npformer.engine.numba.recording import number
 from npformer.functional.dropout import dropout_threshold
-from npformer.functional.philox import MULTIPLIER_0, MULTIPLIER_1, ROUNDS, WEYL_0, WEYL_1, Draw, first_number
+from npformer.functional.philox import MULTIPLIER_0, MULTIPLIER_1, ROUNDS, WEYL_0, WEYL_1, Draw, first_number, signed
 from npformer.typing import Array
 
 M0, M1 = np.uint64(MULTIPLIER_0), np.uint64(MULTIPLIER_1)
@@ -58,14 +58,8 @@ def numbers(draw: Draw | None, like: Array) -> Numbers:
     if draw is None:
         return NOTHING_DROPPED
     threshold, scale = dropout_threshold(draw.rate)
-    seed, site, step, micro = (number(word, _signed) for word in (draw.seed, draw.site, draw.step, draw.micro))
+    seed, site, step, micro = (number(word, signed) for word in (draw.seed, draw.site, draw.step, draw.micro))
     return Numbers(seed, site, step, micro, int(first_number(draw, like.size, like)), threshold, scale)
-
-
-def _signed(of: Any) -> int:
-    """The signed number with the same 64 bits."""
-    word = int(of)
-    return word - 2**64 if word >= 2**63 else word
 
 
 @inlined

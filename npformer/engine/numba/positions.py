@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from npformer.backend.numpy import positions
-from npformer.backend.numpy.gradients import expect_gradients
 from npformer.engine.numba.arguments import OutRows, Rows
 from npformer.engine.numba.compiling import kernel
 from npformer.engine.numba.rows import contiguous_rows
@@ -20,8 +19,7 @@ def learned_positions_forward(x: Array, table: Array, offset: int = 0) -> tuple[
 def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: Any = ()) -> Any:
     if len(into) != 1 or into[0] is None or not into[0].flags.c_contiguous:
         return positions.learned_positions_backward(dy, cache, into)
-    length = min(dy.shape[-2], cache.num_rows - cache.offset)
-    expect_gradients(dy, (*dy.shape[:-2], length, dy.shape[-1]), into, (cache.num_rows, dy.shape[-1]))
+    positions.expect_of_positions(dy, cache, into)
     add_sequences(contiguous_rows(dy), into[0][cache.offset : cache.offset + dy.shape[-2]])
     return dy
 

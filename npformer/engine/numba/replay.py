@@ -9,14 +9,13 @@ time it is recorded, and a function that cannot be recorded always runs as it is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from npformer.backend.workspace import Pool, PoolFull, address, forget_unused, from_pool
-from npformer.engine.capture import Captured
+from npformer.engine.capture import Captured, Driver
 from npformer.engine.numba.call_program import program, run
 from npformer.engine.numba.recording import NotRecordable, Staged, Tape, Traced, array_words, here
 from npformer.engine.staging import places
@@ -82,8 +81,8 @@ class Record:
         run(*self._program, times, stops)
 
 
-class HostDriver:
-    """The host as a driver for ``Captured``."""
+class HostDriver(Driver):
+    """The host: all records share one pool, which has its limit, and the system reports full memory."""
 
     name = "CPU"
     at_first_sight = False  # what is computed by other means than kernels shows only beside a run
@@ -93,27 +92,8 @@ class HostDriver:
         self.few: Callable[..., None] | None = None  # see Tape
         self._pool = Pool(limit=MOST_MEMORY)  # of all records: one is run at a time, and keeps nothing in between
 
-    def pool(self) -> None:
-        """No pool per shape is needed."""
-
-    def bound(self, pool: None) -> None:
-        """Nothing to do: the driver's own pool has its limit."""
-
-    def release(self, pool: None) -> None:
-        """Nothing to do: the memory is used again."""
-
-    def wait(self) -> None:
-        """Nothing to do: a call has ended when it returns."""
-
-    def trim(self) -> None:
-        """Nothing to do: on the host the system reports full memory."""
-
     def stage(self, like: Sequence[HostArray]) -> Stage:
         return Stage(like)
-
-    @contextmanager
-    def using(self, pool: None) -> Iterator[None]:
-        yield
 
     def record(self, work: Callable[[], Any]) -> tuple[Record | None, Any]:
         """Record work without computing anything; None if memory is too small. Raises NotRecordable."""
@@ -143,6 +123,3 @@ class HostDriver:
 
     def blank(self, x: HostArray) -> HostArray:
         return np.empty(np.shape(x), x.dtype)
-
-    def is_out_of_memory(self, error: Exception) -> bool:
-        return False

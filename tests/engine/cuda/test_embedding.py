@@ -6,10 +6,10 @@ import pytest
 from npformer.backend import PLAIN
 from npformer.engine.cuda import cuda_ops
 from npformer.engine.cuda.embedding import CHUNK
+from tests.backend.test_kernels import TABLES
 
-#: (V, shape of the tokens): one row, more rows than tokens, many tokens of few rows, no tokens, whole chunks of a row.
-CASES = [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3)), (3, (5, 100)), (1, (CHUNK,)),
-         (1, (5 * CHUNK,)), (2, (3, CHUNK)), (400, (2, CHUNK))]  # fmt: skip
+#: And many tokens of few rows, whole chunks of a row, and whole chunks of many.
+CASES = [*TABLES, (3, (5, 100)), (1, (CHUNK,)), (1, (5 * CHUNK,)), (2, (3, CHUNK)), (400, (2, CHUNK))]
 
 
 def tokens_of(num_rows, shape):

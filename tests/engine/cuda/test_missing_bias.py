@@ -103,8 +103,7 @@ def test_whoever_else_comes_next_finds_the_bias_added(what, cupy):
         with backend.engine.backward_pass(known):
             found = OTHERS[what](maps, maps.mapped()[0])
         made.append(hosts(backend, found))
-    for x, y in zip(*made, strict=True):
-        np.testing.assert_array_equal(x, y)
+    test_capture.same(*made)
 
 
 def test_a_map_of_a_pass_that_fails_is_forgotten_and_the_next_is_right(cupy):

@@ -21,6 +21,7 @@ from npformer.training import TrainStep
 from tests import test_contract as contract
 from tests.backend.conftest import upstream_for
 from tests.decoding.test_every_search import as_lists
+from tests.engine.cuda.test_capture import same
 from tests.outputs import parts
 
 CASES = [case for case in contract.CASES if case.group != "model"]
@@ -117,8 +118,7 @@ def test_a_step_by_slots_is_recorded_slot_by_slot(accumulate, backend, cupy):
         (compute,) = step.runner.shards.computes
         compute.refusal = None if recorded else "asked not to"
         made.append(trained(step))
-    for x, y in zip(*made, strict=True):
-        np.testing.assert_array_equal(x, y)
+    same(*made)
     assert (cupy.machine.records, cupy.machine.launches) == (3, 11)
 
 
@@ -176,8 +176,7 @@ def test_one_rank_of_nccl_is_recorded(backend, cupy):
         losses = [float(step(*batch)) for batch in batches]
         made.append([*losses, backend.host(model.arena.values).copy()])
         assert (cupy.machine.records, cupy.machine.launches) == (len(made), 3 * len(made))
-    for x, y in zip(*made, strict=True):
-        np.testing.assert_array_equal(x, y)
+    same(*made)
     assert (cupy.cuda.nccl.groups, len(cupy.cuda.nccl.part) > 0) == (2 * 4, True)
 
 
