@@ -179,7 +179,7 @@ class Claim(Judged):
     @property
     def notes(self) -> str:
         """The reason, and what was claimed where that fails."""
-        return f"{self.reason} (claimed: {self.meaning})" if self.fails else self.reason
+        return f"{self.reason} (claimed: {self.meaning})".lstrip() if self.fails else self.reason
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.notes}" if self.notes else self.verdict

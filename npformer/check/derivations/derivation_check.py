@@ -6,6 +6,7 @@ What has another name than a gradient is the author's own, and is computed as wr
 
 from __future__ import annotations
 
+import ast
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -59,7 +60,8 @@ def judge(derivation: Derivation) -> JudgedDerivation:
         last = not any(later.name == line.name for later in derivation.backward[at + 1 :])
         claims = [_claim(point, line, values) for point, values in zip(points, known, strict=True)]
         verdict, problem = _verdict(line if last else line._replace(of=None), claims)
-        judged.append(Claim(line.name, f"what line {line.number} says", verdict, problem, line=line.number))
+        formula = f"{line.name} = {ast.unparse(line.value)}"
+        judged.append(Claim(line.name, formula, verdict, problem, line=line.number))
         if verdict == WRONG and not accused:
             accused, told = cause_of(derivation, at, claims, known, problem)
         for values, claim in zip(known, claims, strict=True):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
+from npformer.check.derivations import judge, read
 from npformer.check.report import (
     FAILS,
     HOLDS,
@@ -70,6 +71,8 @@ def test_claims_are_a_table():
     ]
     assert [kind for kind, _ in marks(text)] == ["right", "wrong", "quiet"]
     assert "<p>1 hold, 1 do not hold, 1 do not apply</p>" in text
+    derived = judge(read("x: (N,)\ny = x * 2\ndx = dy"))
+    assert cells(derived._repr_html_())[1] == ["dx", "WRONG: (claimed: dx = dy)"]
 
 
 def test_a_model_is_a_table_of_its_parts(numpy64):
