@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from textwrap import fill
@@ -39,8 +40,12 @@ VERDICTS = {
 def tell(report: str) -> None:
     """A report on standard output, above the bars; its verdicts in green, red and yellow if that is coloured."""
     for colour, pattern in VERDICTS.items():
-        report = re.sub(pattern, lambda match, colour=colour: paint(match[0], colour), report, flags=re.M)
+        report = re.sub(pattern, partial(_painted, colour), report, flags=re.M)
     progress_bar.say(report)
+
+
+def _painted(colour: str, match: re.Match[str]) -> str:
+    return paint(match[0], colour)
 
 
 def finished(args: argparse.Namespace, document: Any, text: str, ok: bool = True, problem: str = "") -> int:
