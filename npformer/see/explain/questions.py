@@ -178,17 +178,15 @@ def _rows() -> Question:
 
 def _parts_after_every_fault() -> Question:
     """About the file of lesson 8, without saying what its fault is: the parts that any fault spoils."""
-    spoilt = [_wrong_parts(*broken_case(*fault)) for fault in (FAULT, LAST_FAULT)]
+    parts, spoilt = ("x", "attention", "feed_forward", "norm1", "norm2"), []
+    for pair, inputs in (broken_case(*fault) for fault in (FAULT, LAST_FAULT)):
+        wrong = [row.tensor for row in gradcheck(pair, *inputs, explain=False).rows if not row.ok]
+        spoilt.append({part for part in parts if any(part == name or f"'{part}'" in name for name in wrong)})
     text = (
         "The fault is in one line of the layer's backward, and spoils all that is computed from it. Which part has "
         "wrong rows, whichever line it is?"
     )
-    return Question(text, frozenset.intersection(*spoilt), ("x", "attention", "feed_forward", "norm1", "norm2"))
-
-
-def _wrong_parts(pair: Any, inputs: tuple[Any, ...]) -> frozenset[str]:
-    wrong = [row.tensor for row in gradcheck(pair, *inputs, explain=False).rows if not row.ok]
-    return frozenset(part for part in ("x", *inputs[1]) if any(part == name or f"'{part}'" in name for name in wrong))
+    return Question(text, frozenset(set.intersection(*spoilt)), parts)
 
 
 def _plain(number: Any) -> float:

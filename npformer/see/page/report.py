@@ -92,11 +92,6 @@ def _what(run: RunSummary) -> dict[str, str]:
     return facts
 
 
-def environment_table(runs: Sequence[RunSummary]) -> str:
-    """The versions and the processor, as each run's checkpoint tells."""
-    return _by_run("What the last checkpoint was made with", runs, [run.environment for run in runs])
-
-
 def options_table(runs: Sequence[RunSummary], differing: bool) -> str:
     """The options of the runs; differing: those alone that are not the same in all."""
     columns = [{name: in_shell(value) for name, value in flat(run.options).items()} for run in runs]
@@ -196,6 +191,7 @@ def _matrix(counts: Mapping[tuple[str | None, str | None], int]) -> str:
 def report_page(runs: Sequence[RunSummary]) -> str:
     """The page of these runs, at least one, as a text."""
     title = "Report: " + ", ".join(run.name for run in runs)
+    environments = [run.environment for run in runs]
     sections = [
         ("what", "What was trained", what_table(runs)),
         ("repeat", "How to repeat it", "".join(map(_repeat, runs))),
@@ -205,7 +201,7 @@ def report_page(runs: Sequence[RunSummary]) -> str:
         ("mistakes", "Mistakes", _each(runs, lambda run: confusion_table(run) if run.predictions else _missing(run))),
         ("attention", "Attention", _each(runs, _attention)),
         ("gradients", "Gradients of every layer", _each(runs, _norms)),
-        ("environment", "Environment", environment_table(runs)),
+        ("environment", "Environment", _by_run("What the last checkpoint was made with", runs, environments)),
         ("options", "Options", f"<details><summary>All options</summary>{options_table(runs, False)}</details>"),
     ]
     sections = [section for section in sections if section[2]]
