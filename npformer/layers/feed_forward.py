@@ -39,9 +39,15 @@ class FeedForward(Layer):
 
     def forward(self, x: Array, *, context: Context = INFERENCE) -> tuple[Array, CacheStack]:
         """x (..., C) to y (..., C)."""
-        parameters = (self.up.weight.data, self.up.bias.data, self.down.weight.data, self.down.bias.data)
-        draw = context.draw("dropout", self.dropout)
-        return self.kept(self.ops.feed_forward.forward(x, *parameters, self.activation, draw))
+        cache = CacheStack(self)
+        up, down = self.up, self.down
+        y = cache.keep(
+            self.ops.feed_forward.forward(
+                x, up.weight.data, up.bias.data, down.weight.data, down.bias.data,
+                self.activation, context.draw("dropout", self.dropout),
+            )
+        )  # fmt: skip
+        return y, cache
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (..., C) to dx (..., C)."""
