@@ -31,7 +31,9 @@ def visible(text: object, keep: str = "") -> str:
     if shown.isprintable():
         return shown
     return "".join(
-        character if character in keep or _is_seen(character) or _joins(shown, i) else _spelled(character)
+        character
+        if character in keep or _is_seen(character) or _joins(shown, i)
+        else character.encode("unicode_escape").decode()
         for i, character in enumerate(shown)
     )
 
@@ -71,9 +73,3 @@ def _joins(text: str, i: int) -> bool:
         and len(around) == 2
         and all(not c.isascii() and unicodedata.category(c)[0] in "LMS" for c in around)
     )
-
-
-def _spelled(character: str) -> str:
-    code = ord(character)
-    short = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-    return _NAMES.get(character, short)

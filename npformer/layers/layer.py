@@ -111,9 +111,9 @@ class Layer(Owner, Displayed):
                 aliases.append(name)
         return [(name, owner, tuple(aliases)) for name, owner, aliases in table.values()]
 
-    def named_buffers(self, prefix: str = "") -> Iterator[tuple[str, Buffer]]:
+    def named_buffers(self) -> Iterator[tuple[str, Buffer]]:
         """(dotted name, buffer): arrays that are saved with the parameters but not trained."""
-        for before, _, thing in self._inside(prefix):
+        for before, _, thing in self._inside():
             if isinstance(thing, Buffer):
                 yield before + thing.name, thing
 

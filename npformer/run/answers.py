@@ -12,12 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from npformer.data import BOS_ID, EOS_ID, Example, Tokenizer, collate
 from npformer.data.batches import padded
 from npformer.decoding import beam_search, greedy, sample
 from npformer.decoding.beams import LENGTH_PENALTY, penalty
+from npformer.functional.softmax import softmax_forward
 from npformer.models import Decoder, Encoder, Transformer
 from npformer.run.text_example import text_example
 from npformer.run.trained import Trained
@@ -123,8 +122,7 @@ def _context(ids: list[int], room: int) -> list[int]:
 def _classes(model: Encoder, trained: Trained, texts: list[str]) -> list[dict[str, Any]]:
     first = trained.tokenizer.vocabulary.id_of("[CLS]")
     logits = model.backend.host(model(padded([[first, *trained.tokenizer.encode(text)] for text in texts])))
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    p = powers / powers.sum(axis=-1, keepdims=True)
+    p, _ = softmax_forward(logits)
     return [
         {"output": trained.classes[chosen], "probability": float(row[chosen])}
         for chosen, row in zip(likeliest(logits).tolist(), p, strict=True)

@@ -229,8 +229,7 @@ def _verify(expected: Tensors, written: Path) -> None:
     arrays = _read(written).arrays
     for name, array in expected.items():
         back = arrays.get(name)
-        same = back is not None and (back.dtype, back.shape) == (array.dtype, array.shape)
-        if back is None or not same or back.tobytes() != array.tobytes():
+        if back is None or (back.dtype, back.shape, back.tobytes()) != (array.dtype, array.shape, array.tobytes()):
             raise CheckpointError(
                 f"array {name!r}: expected to read back what was written, got other bytes; nothing was saved: "
                 "check the disk, or give the array another name"

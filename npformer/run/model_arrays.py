@@ -7,7 +7,7 @@ operations.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -141,7 +141,7 @@ def misfits(config: ModelConfig, dtype: str, table: Table, model: Model | None =
     except ConfigError as error:
         return str(error)
     arrays = _differences({name: (array.shape, dtype) for name, array in arrays_in(expected).items()}, table)
-    return arrays or ("" if model is None else _first([*structure_differences("", expected, model)]))
+    return arrays or ("" if model is None else first_five([*structure_differences("", expected, model)]))
 
 
 def expect_arrays(config: ModelConfig, dtype: str, table: Table, source: str) -> None:
@@ -167,10 +167,11 @@ def _differences(expected: Table, got: Table) -> str:
         for name, (shape, dtype) in expected.items()
         if name in got and got[name] != (shape, dtype)
     ]
-    return _first(problems)
+    return first_five(problems)
 
 
-def _first(problems: list[str]) -> str:
+def first_five(problems: Sequence[str]) -> str:
+    """The first five, and how many more there are."""
     return "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
 
 

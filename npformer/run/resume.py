@@ -22,7 +22,7 @@ from npformer.run.assemble import Assembled, assemble, write_file
 from npformer.run.checkpoint import Checkpoint, prune
 from npformer.run.config_file import in_shell, parse_toml, read_toml
 from npformer.run.directory import RunDirectory
-from npformer.run.model_arrays import MISFIT
+from npformer.run.model_arrays import MISFIT, first_five
 from npformer.run.options import SECTIONS, DataOptions
 from npformer.run.tasks import Sections
 from npformer.run.world import SINGLE, World
@@ -31,7 +31,6 @@ _PIECES = "the vocabulary would be another"
 #: Options of data that cannot change, and why.
 FIXED = {"held_out_fraction": "the run would be evaluated on examples that it has trained on", "symbols": _PIECES,
          "tokenizer": _PIECES, "max_pieces": _PIECES}  # fmt: skip
-MOST_NAMED = 5  # the most differing options in a message
 
 
 def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections, world: World = SINGLE) -> Assembled:
@@ -140,15 +139,14 @@ def _expect_options(run: RunDirectory, checkpoint: Checkpoint, saved: Sections, 
         return
     then, now = _flat(saved), _flat(in_file)
     differ = [name for name in {**then, **now} if then.get(name) != now.get(name) or (name in then) != (name in now)]
-    told = "; ".join(f"{name} was {_word(then, name)} and is {_word(now, name)}" for name in differ[:MOST_NAMED])
-    more = f"; and {len(differ) - MOST_NAMED} more" if len(differ) > MOST_NAMED else ""
+    told = first_five([f"{name} was {_word(then, name)} and is {_word(now, name)}" for name in differ])
     if any(name not in now for name in differ):
         what, way_out = "a file that was cut, or lines of it deleted", f"M{anew[1:]}"
     else:
         changed = [word for name in differ for word in ("--set", f"{name}={_word(now, name)}")]
         what, way_out = "others", f"To go on with these, name them: {again} {shell_words(*changed)}. Else {anew}"
     raise ConfigError(
-        f"{path}: expected the options that {checkpoint.path.name} was saved with, got {what}: {told}{more}. "
+        f"{path}: expected the options that {checkpoint.path.name} was saved with, got {what}: {told}. "
         f"{way_out}; {again}"
     )
 

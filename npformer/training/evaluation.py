@@ -51,14 +51,13 @@ class Evaluation:
     @property
     def measures(self) -> dict[str, float]:
         """The measures of this kind of model, by name."""
-        both = {"token_accuracy": self.token_accuracy, "exact_match": self.exact_match}
         if self.kind == "classify":
             return {"accuracy": self.exact_match}
         if self.kind == "masked":
             return {"token_accuracy": self.token_accuracy}
         if self.kind == "causal":
             return {"token_accuracy": self.token_accuracy, "bits_per_character": self.bits_per_character}
-        return both
+        return {"token_accuracy": self.token_accuracy, "exact_match": self.exact_match}
 
     @property
     def score(self) -> float:

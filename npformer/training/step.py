@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from itertools import pairwise
 from numbers import Integral
 from operator import is_
@@ -226,13 +226,9 @@ class TrainStep:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TrainStep:
         """One that trains the model's copy by the optimiser's, from here on."""
-        model, optimizer = deepcopy((self.model, self.optimizer), memo)
-        memo[id(self)] = other = type(self)(
-            model, optimizer, seed=self.seed, label_smoothing=self.label_smoothing, clip_norm=self.clip_norm,
-            schedule=self.schedule, accumulate=self.accumulate, slots=self.slots, ranks=self.ranks,
-            shard_optimizer=self.shard_optimizer,
-        )  # fmt: skip
-        other.grad_norm = deepcopy(self.grad_norm)
+        memo[id(self)] = other = copy(self)
+        other.model, other.optimizer, other.grad_norm = deepcopy((self.model, self.optimizer, self.grad_norm), memo)
+        other.interrupt, other.runner = HeldInterrupt(), other._runner()
         return other
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -70,15 +70,15 @@ def random_days(seed: int) -> Iterator[datetime.date]:
 
 
 @cache
-def ambiguous_forms(locales: Sequence[str] = LOCALES) -> frozenset[tuple[str, Form]]:
+def ambiguous_forms() -> frozenset[tuple[str, Form]]:
     """The (locale, form) pairs whose phrases may mean another day in another locale.
 
     These are all forms with the month or the year in two digits, since 3/4/05 can be three days, and forms with a
     name that means different months in two locales: "listopada" is November in Polish and October in Croatian.
     """
-    forms = {(locale, form) for locale in locales for form in FORMS if _in_digits(locale, form)}
+    forms = {(locale, form) for locale in LOCALES for form in FORMS if _in_digits(locale, form)}
     meanings: dict[str, set[tuple[str, Form, int]]] = {}
-    for locale in locales:
+    for locale in LOCALES:
         for form in FORMS:
             for month in range(1, 13):
                 phrase = write(datetime.date(1987, month, 15), locale, form)

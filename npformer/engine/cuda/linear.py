@@ -97,9 +97,9 @@ def missing_bias(gpu: DeviceRuntime, x: Array, f: Array | None) -> Array | None:
     return gpu.contiguous(bias)
 
 
-def rows_at_once(rows: int, width: int, most: int = 2048) -> int:
-    """The rows per block: about ``most`` numbers, fewer if there would be too few blocks for a large GPU."""
-    return max(1, min(most // max(width, 1), rows // PARTS))
+def rows_at_once(rows: int, width: int) -> int:
+    """The rows per block: about 2,048 numbers, fewer if there would be too few blocks for a large GPU."""
+    return max(1, min(2048 // max(width, 1), rows // PARTS))
 
 
 def place(into: Into, from_end: int) -> Any:
