@@ -134,12 +134,12 @@ def _of_loss(probe: Probe, targets: HostArray, ignored: int) -> Equations:
     logits = probe.values["logits"]
     run = probe.run({"targets": targets})
     dlogits = run.gradients["logits"]
-    at_ignored = np.where(hidden, dlogits, 0.0)
+    at_ignored = {"logits": np.where(hidden, dlogits, 0.0)}
     noise = POISON * probe.rng(4).normal(size=logits.shape)
     spoilt = probe.run({"targets": targets, "logits": np.where(hidden, noise, logits)})
     more = _one_more(targets, np.full_like(targets, ignored))
     padded = probe.run({"targets": more, "logits": _one_more(logits, noise, axis=-2)})
-    yield Equation({"logits": 0 * at_ignored}, {"logits": at_ignored}, "gradient of {}, ignored tokens", True)
+    yield Equation({"logits": np.zeros_like(dlogits)}, at_ignored, "gradient of {}, ignored tokens", True)
     yield Equation(run.outputs, spoilt.outputs, "{}", True)
     yield Equation(run.gradients, spoilt.gradients, is_exact=True)
     yield Equation(run.outputs, padded.outputs, "{}")
