@@ -43,6 +43,7 @@ PARTS = {
     "checks": page_tables.checks,
     "corpus": tables.corpus,
     "causes_named": tables.causes_named,
+    "people": tables.people,
     "checkers": checkers,
     "causes": page_tables.causes,
     "derivations": tables.on_paper,

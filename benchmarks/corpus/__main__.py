@@ -9,7 +9,8 @@ foreign: pairs in NumPy as other people write them; a cause counts if it names o
 programs that are hard to judge. precision: kernels in low precision beside references, at five seeds. regimes: mistakes
 that show in a regime or at a size alone. sources: Triton's kernels, JAX's rules and PyTorch's functions; the mistake's
 line is asked for. judge: kernels for npformer judge, cheats among them. tolerance: right kernels of 20 formulas at 167
-seeds in three precisions. derivations: on paper, half of them wrong in one line.
+seeds in three precisions. derivations: on paper, half of them wrong in one line. people: programs with mistakes that
+people reported; a change that the check proposes is applied, and has to mend them at six points of three sizes.
 Right foreign pairs are asked in regimes, too.
 
 Exit code: 0 a report was made, 2 no report can be made.
@@ -87,6 +88,7 @@ def counts(rows):
         "wrong": len(wrong), "found": so_many(wrong, verdict="wrong"), "certified": so_many(wrong, verdict="right"),
         "wrong_unsure": so_many(wrong, verdict="cannot tell"), "cause": so_many(wrong, cause="right"),
         "cause_false": so_many(wrong, cause="false"), "line": so_many(wrong, line=True),
+        "proposed": sum("applied" in row for row in wrong), "applied": so_many(wrong, applied=True),
         "raised": so_many(rows, verdict="raised"), "late": so_many(rows, late=True),
     }  # fmt: skip
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import npformer as npf
-from benchmarks.corpus import rounding, tolerances
+from benchmarks.corpus import people, rounding, tolerances
 from benchmarks.corpus.families import cause_of, judged
 from benchmarks.corpus.pairs import LISTS, as_tuple, loaded, pairs
 from npformer.check import derivations
@@ -181,4 +181,5 @@ def by_derivation(pair, mistake):
 ASKED = {
     "foreign": of_pair, "sources": of_pair, "verdicts": of_program, "precision": in_precision, "regimes": in_regimes,
     "regimes, foreign": in_regimes, "judge": by_judge, "tolerance": by_tolerance, "derivations": by_derivation,
+    "people": people.of_person, "people_blind": people.of_person,
 }  # fmt: skip

@@ -22,7 +22,8 @@ from benchmarks.machine import ROOT
 from npformer.lab.mistake import Edit, EditError, Mistake, replaced
 
 HERE = Path(__file__).parent
-LISTS = ("foreign", "verdicts", "precision", "regimes", "sources", "judge", "tolerance", "derivations")
+LISTS = ("foreign", "verdicts", "precision", "regimes", "sources", "judge", "tolerance", "derivations", "people",
+         "people_blind")  # fmt: skip
 DERIVATIONS = ROOT / "tests" / "check" / "derivations"
 _numbers = itertools.count()
 
@@ -51,6 +52,9 @@ class Pair:
     may: tuple[str, ...] = ()
     not_right: dict[str, str] = field(default_factory=dict)  # regime: why the pair is no derivative there
     mistakes: tuple[Mistake, ...] = ()
+    answer: str = ""  # what a person would name: a line, a term, what cuts the graph, a form, …
+    lines: tuple[int, ...] = ()  # that an explanation may name
+    words: tuple[str, ...] = ()  # one of which it may say instead
 
     def deserved(self, mistake=None):
         """What the pair deserves, or a mistake in it."""

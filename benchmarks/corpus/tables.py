@@ -8,6 +8,7 @@ WHAT = {
     "precision": "kernels in low precision, at five seeds", "regimes": "mistakes that show in a regime or at a size",
     "regimes, foreign": "right pairs in NumPy, in all regimes", "sources": "Triton, JAX and PyTorch",
     "judge": "kernels for the judge", "derivations": "derivations on paper",
+    "people": "programs with mistakes that people reported", "people_blind": "the same, written blind and scored once",
 }  # fmt: skip
 VERDICTS = ("right", "called_right", "accused", "unsure", "wrong", "found", "certified", "wrong_unsure")
 HEAD = "list | right | called right | accused | cannot tell | wrong | found | certified | cannot tell"
@@ -31,6 +32,13 @@ def corpus(document):
 def causes_named(document):
     """How often the cause and the line of a mistake are named, of those whose kind is listed."""
     return rows(document, ("foreign", "sources"), ("found", "cause", "cause_false", "line"))
+
+
+@part("corpus", "list | wrong | found | told what mends it | told what is false | changes | of these, mend", SAVE)
+def people(document):
+    """What an explanation is worth: a change is applied to the source, and has to mend it at all points."""
+    columns = ("wrong", "found", "cause", "cause_false", "proposed", "applied")
+    return rows(document, ("people", "people_blind"), columns)
 
 
 @part("corpus", f"{HEAD} | later than asked", SAVE)
