@@ -33,7 +33,7 @@ from npformer.typing import Tensors
 ALIKE = 1e-9
 #: Of the largest entry: what parts of a dy may differ by where their products and sums have few digits.
 GROSS = 0.1
-_NOT_THEIRS = (*(str(Path(at).parents[1]) for at in (__file__, np.__file__)), str(Path(os.__file__).parent), "<frozen")
+NOT_THEIRS = (*(str(Path(at).parents[1]) for at in (__file__, np.__file__)), str(Path(os.__file__).parent), "<frozen")
 
 
 def problems(
@@ -154,7 +154,7 @@ def counted_lines(runs: Counter[tuple[CodeType, int]], most: int = sys.maxsize) 
         return of_line
 
     def of_call(frame: FrameType, event: str, arg: Any) -> Any:
-        return None if frame.f_code.co_filename.startswith(_NOT_THEIRS) else of_line
+        return None if frame.f_code.co_filename.startswith(NOT_THEIRS) else of_line
 
     before = sys.gettrace()
     sys.settrace(of_call)

@@ -22,12 +22,12 @@ from npformer.check.adapters.triton_kernels import patched_once
 from npformer.check.checkable import within
 from npformer.check.fitness import place_of
 from npformer.check.inputs import is_float
-from npformer.check.look import CheckOptions, OtherPrecision
+from npformer.check.look import CheckOptions, OtherPrecision, random_upstreams
 from npformer.check.one_point import at_one_point
 from npformer.check.prepared import Constants, adapted, expect_known, prepared
 from npformer.check.remembered import remembered_bits
 from npformer.check.report import Report, Row
-from npformer.check.subject import BackwardFailed, name_of
+from npformer.check.subject import BackwardFailed, Subject, name_of
 from npformer.check.vacuity import refuse_wide, without_gradients
 from npformer.check.verdict import TOLERANCE
 from npformer.errors import ConfigError, ShapeError
@@ -150,7 +150,7 @@ def _checked(
 
             return _explained(in_low_precision(target, ready, how), target, ready, how)
         except BackwardFailed as failed:
-            return _without_backward(failed)
+            return _without_backward(failed, how)
         except OtherPrecision as other:
             if how.is_low or not other.is_everywhere:
                 raise
@@ -166,12 +166,16 @@ def _checked(
     return in_regimes(report, target, prepared(target, inputs, how.names, how.constant), how, check, regimes, sizes)
 
 
-def _without_backward(failed: BackwardFailed) -> Report:
+def _without_backward(failed: BackwardFailed, how: CheckOptions) -> Report:
     """The report of a backward that raises an exception, or returns other shapes, where its forward answers."""
-    error = failed.error
+    error, other = failed.error, ""
+    if how.why:
+        from npformer.check.causes.signatures import other_form  # its modules are loaded only if they are needed
+
+        other = other_form(failed.checked, random_upstreams(failed.checked, how.seed, 1)[0], is_failing=True)
     place = f" in {where}" if (where := place_of(error)) else ""
     raised = f"backward raises {type(error).__name__}{place}, where forward answers: {error}"
-    problem = str(error) if isinstance(error, ShapeError) else raised
+    problem = other or (str(error) if isinstance(error, ShapeError) else raised)
     return without_gradients(failed.checked, problem, "backward gives no gradient here")
 
 
@@ -209,15 +213,20 @@ def _gravity(row: Row) -> tuple[bool, float]:
 
 def _explained(report: Report, target: Any, inputs: Sequence[Any], how: CheckOptions) -> Report:
     """The report of a kernel of low precision. Wrong rows get a cause if the kernel can run in float64."""
-    wrong = {row.tensor for row in report.wrong}
-    if not how.why or not wrong or how.precision == "float64":
+    wrong = [row.tensor for row in report.wrong]
+    if not how.why or not wrong:
         return report
     exact = [x.astype(np.float64) if isinstance(x, np.ndarray) and is_float(x) else x for x in inputs]
     try:
-        rows = [row for row in at_one_point(target, exact, how).wrong if row.tensor in wrong]
+        if isinstance(how.reference, tuple) or hasattr(how.reference, "backward"):
+            from npformer.check.causes.diagnosis import declared  # its modules are loaded only if they are needed
+
+            subject = Subject(target, exact, how.options, how.device, how.names, structure=how.structure)
+            return report.explained(declared(subject, how.reference, wrong, how.seed))
+        found = {} if how.precision == "float64" else at_one_point(target, exact, how).causes
     except Exception:  # it computes in its own precision, whatever its inputs
         return report
-    return report.changed({row.tensor: {"cause": row.cause, "diagnosis": row.diagnosis} for row in rows})
+    return report.explained({t: cause for t, cause in found.items() if t in wrong})
 
 
 def _their_part(error: Exception) -> TracebackType | None:

@@ -50,6 +50,7 @@ class Checkable:
     like: a function whose input names are used in reports; its first ``skip`` inputs do not count.
     owner: the object that was converted, whose methods may be at fault. notes: for every report. for_tensors:
     makes a Checkable for inputs with tensors of PyTorch's among them; a flag says whether they keep their precision.
+    library: whose derivative is checked, "torch" or "jax"; "numpy" for a backward of the user's own.
     """
 
     no_line = NO_LINE
@@ -65,9 +66,10 @@ class Checkable:
         owner: Any = None,
         notes: list[str] | None = None,
         for_tensors: Callable[[Any, bool], Checkable] | None = None,
+        library: str = "numpy",
     ) -> None:
         self.name, self.backward, self._parameters, self.owner = name, backward, dict(parameters or {}), owner
-        self.notes, self.for_tensors = notes or [], for_tensors
+        self.notes, self.for_tensors, self.library = notes or [], for_tensors, library
         self.silent = set[int]()  # outputs that want no gradient by the library's word, after the first backward
 
         def named_forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
@@ -112,7 +114,7 @@ def outputs_of(arrays: list[HostArray], is_single: bool, is_complex: bool) -> An
 def as_numpy(x: Any) -> Any:
     """An array of PyTorch's, JAX's or a Triton kernel's as one of NumPy's, bfloat16 as float32; else x unchanged."""
     if type(x).__module__.startswith("jax") and hasattr(x, "__array__"):
-        return np.array(x)
+        return x if type(x).__name__.endswith("Tracer") else np.array(x)
     if type(x).__module__ == "triton.language.core":
         return data_of(x)
     if not hasattr(x, "requires_grad") or not hasattr(x, "resolve_conj"):

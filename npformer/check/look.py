@@ -244,10 +244,10 @@ def silenced(upstream: Upstream, silent: Container[int]) -> Upstream:
     return tuple(0 * r if i in silent else r for i, r in enumerate(upstream))
 
 
-def random_directions(checked: Subject, seed: int) -> dict[str, list[HostArray]]:
+def random_directions(checked: Subject, seed: int, count: int = DIRECTIONS) -> dict[str, list[HostArray]]:
     """A few directions for each tensor: a direction over all tensors would hide a small bias beside a large matrix."""
     rng = np.random.default_rng([seed, 1])
     return {
-        tensor: [np.where(np.isfinite(x), rng.normal(size=x.shape), 0) for _ in range(DIRECTIONS)]
+        tensor: [np.where(np.isfinite(x), rng.normal(size=x.shape), 0) for _ in range(count)]
         for tensor, x in checked.tensors.items()
     }

@@ -67,7 +67,8 @@ def _of_none(row: Row) -> dict[str, str]:
     if row.verdict not in (RIGHT, WRONG):
         return {}
     what = "is 0" if row.ok else "is not 0; name it in constant= if it wants none"
-    return {"note": f"backward returned None for {row.tensor}, whose gradient {what}", "cause": "", "diagnosis": ""}
+    note = {"note": f"backward returned None for {row.tensor}, whose gradient {what}"}
+    return note | ({} if "line " in row.diagnosis else {"cause": "", "diagnosis": ""})
 
 
 def _expect_something(checked: Subject) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from npformer.check.checkable import unwrapped
 from npformer.check.measures import NEGLIGIBLE, apart, max_abs
 from npformer.check.subject import Subject, Upstream
 from npformer.io.percent import percent
@@ -59,6 +60,10 @@ class Repeats:
         hint = (
             f"(seen in run {self.runs}); look for a lost update, memory that is never written, or what outlives a call"
         )
+        for each in map(unwrapped, (self._checked.target.forward, self._checked.target.backward)):
+            for default in getattr(each, "__defaults__", None) or ():
+                is_shared = isinstance(default, list | dict | set)
+                hint += f"; a default of {each.__name__} is one {type(default).__name__} for all calls" * is_shared
         is_seen = self.faulty and self.noise > self.rounding
         return [f"backward is not deterministic: {self._apart()} {hint}"] if is_seen else []
 

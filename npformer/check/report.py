@@ -221,6 +221,15 @@ class Report(Displayed):
         """The report with other attributes of rows, by their tensors' names."""
         return replace(self, rows=tuple(replace(row, **changes.get(row.tensor, {})) for row in self.rows))
 
+    @property
+    def causes(self) -> dict[str, tuple[str, str]]:
+        """(cause, diagnosis) of each row, by its tensor's name."""
+        return {row.tensor: (row.cause, row.diagnosis) for row in self.rows}
+
+    def explained(self, causes: Mapping[str, tuple[str, str]]) -> Self:
+        """The report with these causes and diagnoses."""
+        return self.changed({t: {"cause": cause, "diagnosis": text} for t, (cause, text) in causes.items()})
+
     def raise_if_failed(self) -> None:
         """Raise GradientError, with the table, unless ok."""
         if not self.ok:

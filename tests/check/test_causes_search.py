@@ -2,6 +2,7 @@
 
 import functools
 import io
+import re
 import sys
 from itertools import count
 
@@ -217,15 +218,15 @@ def long_backward(dy, cache):
     return dy @ np.sinh(w.T + 3), np.cosh(x.T - 2) @ (dy * np.cos(5 * y))
 
 
+TRIED = r"[\d,]+ changes of its source were tried, in \d+\.\d s"
 NO_CAUSE = ((product, long_backward), X43, W35)
 
 
 def test_names_that_are_never_used_are_a_hint_and_no_cause():
     rows = gradcheck(*NO_CAUSE).rows
     assert {row.cause for row in rows} == {"unknown"}
-    assert {row.diagnosis for row in rows} == {
-        "no known pattern fits; `unused` is computed and never used in long_backward"
-    }
+    hint = "no known pattern fits; `unused` is computed and never used in long_backward; "
+    assert all(re.fullmatch(re.escape(hint) + TRIED, row.diagnosis) for row in rows)
 
 
 @pytest.mark.parametrize("limit", ["count", "time"])
@@ -237,7 +238,7 @@ def test_what_was_not_tried_is_said(limit, monkeypatch):
         monkeypatch.setattr(search, "now", lambda: next(ticks) / 10)
     text = told(*NO_CAUSE)
     tried, _, rest = text.rpartition("; ")[2].partition(" of ")
-    assert rest.endswith(" changes were tried")
+    assert re.fullmatch(TRIED, rest)
     assert int(tried) < int(rest.split(" ")[0].replace(",", ""))
     assert limit == "time" or tried == "20"
 
@@ -258,16 +259,14 @@ def test_a_long_search_shows_a_bar_on_a_terminal_alone(stream, is_long, monkeypa
     assert ("looking for the cause" in shown.getvalue()) == (is_long and stream is Terminal) == (shown.getvalue() != "")
 
 
-def test_a_loop_that_is_left_alone_is_named():
+def test_a_loop_that_waits_for_a_condition_is_searched_within_a_bound_of_its_lines():
     def backward(dy, y):
         n = 1
         while n > 0:
             dy, n = dy * (1 + y * y), n - 1
         return dy
 
-    assert told((tanh, backward), X34) == (
-        "no known pattern fits; backward was not searched: with a change its loop might never end"
-    )
+    assert re.fullmatch(r"sign: .*, in backward: `1 \+ y \* y` should be `1 - y \* y`", told((tanh, backward), X34))
 
 
 def test_no_cause_is_sought_where_none_is_asked_for(monkeypatch):

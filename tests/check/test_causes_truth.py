@@ -88,7 +88,7 @@ def test_two_small_errors_are_not_told_by_one():
         h, deviation = cache
         return dy * (h + 4e-9 * np.sin(9 * h)) / (deviation + 2e-9) / h.shape[-1]
 
-    assert told(deviation, backward, X35)["x"] == "no known pattern fits"
+    assert told(deviation, backward, X35)["x"].startswith("no known pattern fits")
 
 
 def halved(x, beta=0.5):

@@ -354,11 +354,21 @@ def test_the_line_and_the_missing_term_of_a_function():
     assert LayerNorm.backward is before
 
 
-def test_without_a_line_what_to_do_is_said():
+def test_a_function_that_another_one_calls_is_told_by_what_it_leaves_out():
     row, _ = checked(lambda x, gamma: LayerNorm.apply(x, gamma), X, RNG.normal(size=4)).rows
-    assert row.diagnosis == (
-        "no known pattern fits; check a torch.autograd.Function or a jax.custom_vjp by itself, or as a NumPy pair, and "
-        "a line may be named"
+    line = line_of(LayerNorm, "r = 1 / torch.sqrt")
+    left_out = f"it leaves out what goes through `centred * centred` (test_torch_pair.py, line {line}, in forward)"
+    assert row.diagnosis == left_out
+
+
+def test_without_a_line_what_to_do_is_said():
+    weights = torch.linspace(0.1, 0.9, X.size, dtype=torch.float64).reshape(X.shape)
+    unsourced = eval("lambda ctx, dy: dy * weights", {"weights": weights})
+    odd = function_of("Odd", forward=lambda ctx, x: 1 * x, backward=unsourced)
+    (row,) = checked(lambda x: odd.apply(x), X).rows
+    assert row.diagnosis.startswith("no known pattern fits")
+    assert row.diagnosis.endswith(
+        "; check a torch.autograd.Function or a jax.custom_vjp by itself, or as a NumPy pair, and a line may be named"
     )
 
 

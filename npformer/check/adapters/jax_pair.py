@@ -10,16 +10,20 @@ on it, inside a 64-bit context: JAX's own setting does not change.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from npformer.check.checkable import Checkable, Value, is_inexact, outputs_of
+from npformer.check.inputs import as_tuple
+from npformer.check.subject import Subject, Upstream
 from npformer.errors import ConfigError
-from npformer.typing import HostArray
+from npformer.typing import HostArray, HostArrays
 
 
 def from_jax(function: Callable[..., Any], *, parameters: Any = None) -> Checkable:
@@ -40,7 +44,7 @@ def from_jax(function: Callable[..., Any], *, parameters: Any = None) -> Checkab
     owner = _owner_of(function) if isinstance(function, jax.custom_vjp) else None
     run = JAXRun(function if owner is None else owner.call, parameters)
     skip = 0 if parameters is None else 1
-    made = Checkable(name, run.forward, run.backward, run.values, like=function, skip=skip, owner=owner)
+    made = Checkable(name, run.forward, run.backward, run.values, like=function, skip=skip, owner=owner, library="jax")
     run.silent = made.silent
     return made
 
@@ -49,7 +53,7 @@ def _owner_of(function: Any) -> Any:
     """An object with a custom_vjp's backward rule as its method; ``call`` uses another method put in its place."""
 
     class Owner:
-        forward, backward, library = function.fwd, function.bwd, "jax"
+        forward, backward = function.fwd, function.bwd
 
         def call(self, *inputs: Any, **options: Any) -> Any:
             other = object.__new__(type(function))
@@ -148,6 +152,36 @@ class JAXRun:
         if not leaves:
             raise ConfigError(f"from_jax: expected a function that returns arrays, got {type(returned).__name__}")
         return [jax.numpy.asarray(leaf) for leaf in leaves], hasattr(returned, "dtype")
+
+
+def in_numpy(
+    checked: Subject, owner: Any, upstreams: Sequence[Upstream]
+) -> tuple[Callable[[int], HostArrays], dict[str, Any]] | None:
+    """Runs of a rule of JAX's in NumPy, which compiles nothing, with its names; None if it needs more than that."""
+    import jax
+
+    rule, given = owner.backward, list[Any]()
+
+    def noting(*arguments: Any) -> Any:
+        given.append(jax.tree_util.tree_map(np.asarray, arguments))
+        return rule(*arguments)
+
+    names = {name: np if x is jax.numpy else x for name, x in rule.__globals__.items()}
+
+    def run(number: int) -> HostArrays:
+        twin = FunctionType(rule.__code__, names, rule.__name__, rule.__defaults__, rule.__closure__)
+        found = [np.asarray(g) for g in as_tuple(twin(*copy.deepcopy(given[number]))) if g is not None]
+        return checked.inputs.named(tuple(found))
+
+    try:
+        owner.backward = noting
+        first, *_ = [checked.gradients(upstream) for upstream in upstreams]
+        again = run(0)
+    except Exception:
+        return None
+    finally:
+        owner.backward = rule
+    return (run, names) if all(np.allclose(first[name], g, 1e-9, 1e-12) for name, g in again.items()) else None
 
 
 def _in_64_bits() -> AbstractContextManager[Any]:

@@ -136,9 +136,9 @@ def _takes_dy(backward: Callable[..., Any]) -> bool:
     needed = [p.name for p in known if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if len(needed) > 1:
         raise ConfigError(
-            f"backward: expected backward(dy), got one that also needs {', '.join(needed[1:])}; give these "
-            "defaults, "
-            "or check a pair of functions that call it: npf.gradcheck((forward, backward), x)"
+            f"backward: expected backward(dy), got one that also needs {', '.join(needed[1:])}; a gradient needs no "
+            f"more than dy: write def backward(self, {needed[0]}, {', '.join(f'{name}=0.0' for name in needed[1:])}), "
+            "and keep the gradient of a parameter W as self.dW, also where W is updated"
         )
     return any(p.kind is not p.VAR_KEYWORD and p.kind is not p.KEYWORD_ONLY for p in known)
 

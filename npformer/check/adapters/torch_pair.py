@@ -75,7 +75,9 @@ def _converted(target: Any, device: Any, inputs: Sequence[Any] = (), is_low: boo
     )
     name = getattr(target, "__name__", type(target).__name__)
     for_tensors = partial(_converted, target, device)
-    made = Checkable(name, run.forward, run.backward, learnt, like, skip, owner, for_tensors=for_tensors)
+    made = Checkable(
+        name, run.forward, run.backward, learnt, like, skip, owner, for_tensors=for_tensors, library="torch"
+    )
     run.silent = made.silent
     return made
 
@@ -85,7 +87,7 @@ def _owner_of(function: Any) -> Any:
     rule = inspect.unwrap(function.backward)
 
     class Owner:
-        forward, backward, library, copies = function.forward, rule, "torch", False
+        forward, backward, copies = function.forward, rule, False
 
         def apply(self, *arguments: Any, **options: Any) -> Any:
             methods = {"backward": staticmethod(rule_in_float64(Owner.backward, self.copies))}

@@ -2,38 +2,72 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from npformer.check import behaviour
 from npformer.check.causes.elsewhere import Elsewhere
-from npformer.check.causes.patterns import UNKNOWN, Clues, Diagnosis, diagnose, is_vague
-from npformer.check.causes.search import SearchTarget, repairs_of
-from npformer.check.causes.trial import plain
+from npformer.check.causes.paths import left_out
+from npformer.check.causes.patterns import NOT_ZERO, UNKNOWN, Clues, Diagnosis, diagnose, is_vague
+from npformer.check.causes.search import SearchTarget, none_returned, repairs_of
+from npformer.check.causes.signatures import other_form
+from npformer.check.causes.source import literals_of, named_numbers, source_of
+from npformer.check.causes.trial import plain, sources_run
 from npformer.check.checkable import Checkable, is_of_layers, unpacked
-from npformer.check.look import MANY_ELEMENTS, CheckOptions, Look, look_at, rows_of
+from npformer.check.look import MANY_ELEMENTS, CheckOptions, Look, look_at, random_upstreams, rows_of
+from npformer.check.measures import NEGLIGIBLE, largest, max_abs
 from npformer.check.oracles import Oracle
-from npformer.check.report import WRONG, Report
+from npformer.check.report import RIGHT, WRONG, Report
 from npformer.check.subject import Subject
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import dropout_threshold
+from npformer.typing import Tensors
 
 
 def diagnosed(checked: Subject, look: Look, how: CheckOptions) -> Report:
-    """The report with an explanation in each wrong row; patterns are read from small tensors alone."""
-    clues = clues_of(checked.target, checked.inputs.mapped(lambda leaf: leaf.value), checked.options)
-    report, checked = look.report, plain(checked)
+    """The report with an explanation in each wrong row. At a large point it is sought at a smaller one, and holds here.
+
+    Patterns are read from small tensors alone.
+    """
+    wrong = {row.tensor for row in look.report.rows if row.verdict == WRONG}
+    if sum(x.size for x in checked.tensors.values()) > LARGE:
+        with suppress(Exception):
+            small = Elsewhere(checked, how.seed).smaller()
+            seen = small and look_at(small, replace(how, elementwise=None))
+            if small and seen and {row.tensor for row in seen.report.rows if row.verdict == WRONG} == wrong:
+                return look.report.explained(_diagnosed(small, seen, how, [checked]).causes)
+    return _diagnosed(checked, look, how)
+
+
+#: Elements of all tensors, beyond which each change takes long.
+LARGE = 5000
+
+
+def _diagnosed(checked: Subject, look: Look, how: CheckOptions, beyond: Sequence[Subject] = ()) -> Report:
+    """The report with an explanation in each wrong row, which holds beyond its own point, too."""
+    clues, report, checked = _clues_at(checked), look.report, plain(checked)
     oracle = Oracle(checked, look.upstreams, look.is_complex)
     wrong = [row.tensor for row in report.wrong]
     small = [row for row in report.rows if row.elements <= MANY_ELEMENTS]
     known = [row.tensor for row in small if not row.by_direction or not row.ok]
     truth = {t: (oracle.every_element(t) if look.directions else look.evidence[t]).truth[0] for t in known}
-    diagnoses = diagnose({tensor: look.claims[0][tensor] for tensor in known}, truth, clues)
+    if other := other_form(checked, look.upstreams[0], is_failing=False):
+        return report.explained(dict.fromkeys(wrong, ("other arguments", other)))
+    claimed = {tensor: look.claims[0][tensor] for tensor in known}
+    diagnoses = diagnose(claimed, truth, clues, checked.tensors)
+    if any(is_vague(d) and d.cause.startswith("scaled by") for d in diagnoses.values()):
+        clues = replace(clues, sizes={**clues.sizes, **literals_of(sources_run(checked))})
+        diagnoses = diagnose(claimed, truth, clues, checked.tensors)
+    steps = {tensor: STEPS for tensor in wrong if _is_step(checked, tensor, diagnoses.get(tensor))}
+    wrong = [tensor for tensor in wrong if tensor not in steps]
 
     def verdicts(point: Subject) -> dict[str, str]:
         """The verdicts with the backward as it is now, along directions at another point."""
@@ -43,29 +77,99 @@ def diagnosed(checked: Subject, look: Look, how: CheckOptions) -> Report:
         return {row.tensor: row.verdict for row in rows_of(oracle, look.evidence, claims, look.directions, how)}
 
     truths = [{t: evidence.truth[k] for t, evidence in look.evidence.items()} for k in range(len(look.upstreams))]
-    others = cache(lambda: list(_alike(checked, wrong, how.seed, verdicts)))
+    others = cache(lambda: [*beyond, *_alike(checked, wrong, how.seed, verdicts)])
     exact = {t for t, evidence in look.evidence.items() if evidence.by_complex is not None}
-    point = SearchTarget(checked, look.upstreams, truths, look.directions, exact, others, verdicts)
-    diagnoses = _with_lines(diagnoses, point, wrong)
-    if isinstance(checked.target, Checkable) and checked.target.owner is None:
-        diagnoses |= {
-            t: d._replace(text=f"{d.text}; {checked.target.no_line}")
-            for t, d in diagnoses.items()
-            if d.cause == UNKNOWN.cause
-        }
-    return report.changed({t: {"cause": d.cause, "diagnosis": d.text} for t, d in diagnoses.items()})
+    owed = {problem[:BEGINNING] for problem in report.problems}
+
+    def is_whole() -> bool:
+        """A change that heals the numbers may do so by sharing memory, or by another call."""
+        problems = behaviour.problems(checked, look.upstreams, checked.gradients(look.upstreams[0]), oracle.rounding)
+        return {problem[:BEGINNING] for problem in problems} <= owed
+
+    point = SearchTarget(checked, look.upstreams, truths, look.directions, exact, others, verdicts, is_whole=is_whole)
+    diagnoses = steps | _with_lines(diagnoses, point, wrong, look.claims[0], clues.sizes)
+    is_unread = isinstance(checked.target, Checkable) and checked.target.owner is None
+    no_line = f"; {checked.target.no_line}" if is_unread else ""
+    texts = {t: d.text + (no_line if d.cause == UNKNOWN.cause else "") for t, d in diagnoses.items()}
+    return report.explained({t: (d.cause, texts[t]) for t, d in diagnoses.items()})
 
 
-def _with_lines(diagnoses: Mapping[str, Diagnosis], point: SearchTarget, wrong: Sequence[str]) -> dict[str, Diagnosis]:
+def declared(checked: Subject, reference: Any, wrong: Sequence[str], seed: int) -> dict[str, Diagnosis]:
+    """The causes beside the gradients that a reference declares, which may be other than its forward's derivatives."""
+
+    def verdicts(point: Subject) -> dict[str, str]:
+        pairs = [(point.gradients(r), point.of(reference).gradients(r)) for r in random_upstreams(point, seed)]
+        return {name: RIGHT if all(_is_near(*pair, name) for pair in pairs) else WRONG for name in point.tensors}
+
+    upstreams = random_upstreams(checked, seed)
+    claimed, truths = checked.gradients(upstreams[0]), [checked.of(reference).gradients(r) for r in upstreams]
+    clues = _clues_at(checked)
+    others = cache(lambda: list(_alike(checked, wrong, seed, verdicts)))
+    source = source_of(getattr(reference, "backward", None) or reference[1])
+    nodes = ast.walk(source.definition) if source is not None else ()
+    hints = tuple(dict.fromkeys(ast.unparse(n) for n in nodes if isinstance(n, ast.BinOp | ast.Call | ast.Compare)))
+    point = SearchTarget(checked, upstreams, truths, {}, set(truths[0]), others, verdicts, hints=hints)
+    return _with_lines(diagnose(claimed, truths[0], clues, checked.tensors), point, wrong, None, clues.sizes)
+
+
+def _is_near(claims: Tensors, truths: Tensors, name: str) -> bool:
+    """Whether a gradient is the declared one to rounding."""
+    size = max(max_abs(truths[name]), NEGLIGIBLE * largest(truths.values()))
+    return max_abs(claims[name] - truths[name]) <= DECLARED * size
+
+
+def _clues_at(checked: Subject) -> Clues:
+    return clues_of(checked.target, checked.inputs.mapped(lambda leaf: leaf.value), checked.options)
+
+
+#: The most other points for code of a library, which may be compiled for each.
+FEWER = 4
+#: Of a problem, so many letters say of which kind it is.
+BEGINNING = 24
+#: Relative: two backwards in float64 compute the same in two orders.
+DECLARED = 1e-9
+
+
+def _is_step(checked: Subject, tensor: str, diagnosis: Diagnosis | None) -> bool:
+    """Whether the forward answers in steps of a tensor, and the gradient is that of something else."""
+    x = checked.tensors[tensor]
+    if diagnosis is not None and diagnosis.cause == NOT_ZERO:
+        with suppress(Exception):
+            moved = checked.outputs({tensor: 1.7 * x + 0.37 * np.max(np.abs(x), initial=1.0)})
+            return any(not np.array_equal(y, z) for y, z in zip(checked.outputs({}), moved, strict=True))
+    return False
+
+
+#: A gradient where the derivative is 0 on both sides of every step.
+STEPS = Diagnosis(
+    "undeclared estimator",
+    "forward answers in steps, so its derivative is 0; if this gradient is meant, as a straight-through estimator's "
+    "is, declare it: npf.gradcheck(pair, x, reference=(forward, the backward that is meant))",
+)
+
+
+def _with_lines(
+    diagnoses: Mapping[str, Diagnosis],
+    point: SearchTarget,
+    wrong: Sequence[str],
+    claimed: Tensors | None,
+    sizes: Mapping[str, float],
+) -> dict[str, Diagnosis]:
     """The diagnoses of the wrong tensors, with the change that makes them right, or what else is known."""
     vague = [tensor for tensor in wrong if is_vague(diagnoses.get(tensor))]
     repairs, remarks = repairs_of(point, wrong, is_brief=not vague)
     known = {tensor: diagnoses.get(tensor, UNKNOWN) for tensor in wrong}
+    zero = {tensor for tensor in wrong if known[tensor].cause == "zero"}
+    for tensor in () if repairs else zero | (point.subject.inputs.none & set(wrong)):
+        known[tensor] = known[tensor]._replace(text=next(none_returned(point), known[tensor].text))
+    if claimed is not None:
+        rest = [t for t in vague if not any(t in one.fixes for one in repairs) and t not in point.subject.inputs.none]
+        known |= left_out(point, rest, claimed, sizes) if rest else {}
     for tensor in wrong:
         repair = next((one for one in repairs if tensor in one.fixes), None)
-        if repair is None and tensor in vague:
-            known[tensor] = known[tensor]._replace(text="; ".join([known[tensor].text, *remarks]))
-        elif repair is not None:
+        if repair is None and known[tensor] == UNKNOWN:
+            known[tensor] = known[tensor]._replace(text="; ".join([UNKNOWN.text, *remarks]))
+        elif repair is not None and not (" = " in known[tensor].cause and repair.cause == "wrong constant"):
             cause, text = known[tensor]
             if tensor in vague or cause == repair.cause:
                 cause = text = repair.cause
@@ -77,7 +181,8 @@ def _alike(
     checked: Subject, wrong: Sequence[str], seed: int, verdicts: Callable[[Subject], dict[str, str]]
 ) -> Iterator[Subject]:
     """Other points where what is right is right, too: elsewhere the backward may not be meant to be."""
-    for other in Elsewhere(checked, seed).subjects():
+    is_slow = getattr(checked.target, "library", "numpy") != "numpy"
+    for other in islice(Elsewhere(checked, seed).subjects(), FEWER if is_slow else None):
         with suppress(Exception):  # a step out of the forward's domain
             if all(verdict != WRONG or tensor in wrong for tensor, verdict in verdicts(other).items()):
                 yield other
@@ -89,26 +194,27 @@ def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> 
     tokens = next((np.asarray(x) for x in values if isinstance(x, np.ndarray) and x.dtype.kind in "iu"), None)
     masks = (x.key_visible for x in values if isinstance(x, AttentionMask) and x.key_visible is not None)
     return Clues(
-        sizes=_sizes(values, target),
+        sizes=_sizes(values, target) | named_numbers(getattr(target, "forward", None)),
         tokens=tokens,
         key_visible=next((np.asarray(mask) for mask in masks if isinstance(mask, np.ndarray)), None),
         num_heads=getattr(target, "num_heads", None),
     )
 
 
+_LETTERS = {"H": "num_heads", "C": "d_model", "F": "d_ff"}
+
+
 def _sizes(values: Sequence[Any], target: Any) -> dict[str, float]:
     """Named numbers that a wrong factor may equal, from the first float array, tokens and the target's attributes."""
-    sizes: dict[str, float] = {}
     arrays = [x for x in values if getattr(x, "ndim", 0) in (2, 3, 4)]
-    tokens = [("BT", x.shape) for x in arrays if x.ndim == 2 and str(x.dtype).startswith("int")]
-    floats = [({2: "NC", 3: "BTC", 4: "BHTD"}[x.ndim], x.shape) for x in arrays if "float" in str(x.dtype)]
-    for letters, shape in [*floats[:1], *tokens[:1]]:
-        for letter, length in zip(letters, shape, strict=True):
-            sizes.setdefault(letter, float(length))
-    if len(floats) > 1 and len(floats[1][1]) > 2:  # keys, or a memory
-        sizes.setdefault("S", float(floats[1][1][-2]))
-    for letter, name in (("H", "num_heads"), ("C", "d_model"), ("F", "d_ff")):
-        length = getattr(target, name, None)
+    floats = [x.shape for x in arrays if "float" in str(x.dtype)]
+    tokens = [x.shape for x in arrays if x.ndim == 2 and str(x.dtype).startswith("int")]
+    named = [pair for shape in floats[:1] for pair in zip(("NC", "BTC", "BHTD")[len(shape) - 2], shape, strict=True)]
+    named += [pair for shape in tokens[:1] for pair in zip("BT", shape, strict=True)]
+    named += [("S", shape[-2]) for shape in floats[1:2] if len(shape) > 2]  # keys, or a memory
+    named += [(letter, getattr(target, name, None)) for letter, name in _LETTERS.items()]
+    sizes: dict[str, float] = {}
+    for letter, length in named:
         if isinstance(length, int):
             sizes.setdefault(letter, float(length))
     if "H" in sizes and "C" in sizes:

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.causes.inverse import CHANGES, FIRST, FIRST_IN_KERNELS, REST_IN_KERNELS
+from npformer.check.causes.inverse import CHANGES, FIRST, FIRST_IN_KERNELS, REST_IN_KERNELS, cuts
 from npformer.check.causes.mutants import called, elements
 from npformer.check.causes.nodes import (
     Found,
@@ -36,8 +37,10 @@ from npformer.check.causes.nodes import (
     is_mask,
     is_named,
     is_operand,
+    is_part,
     is_real,
     is_value,
+    parsed,
     sites,
 )
 from npformer.check.measures import max_abs
@@ -74,12 +77,12 @@ class Here(NamedTuple):
 
     @property
     def is_operand(self) -> bool:
-        return is_operand(self.site) and not is_mask(self.value)
+        return is_operand(self.site)
 
     @property
     def is_read(self) -> bool:
         """Whether it is a name, or a part of one."""
-        return isinstance(self.site.get(), ast.Name | ast.Subscript | ast.Attribute) and not is_mask(self.value)
+        return isinstance(self.site.get(), ast.Name | ast.Subscript | ast.Attribute)
 
     @property
     def takes_terms(self) -> bool:
@@ -87,7 +90,7 @@ class Here(NamedTuple):
         parent = self.site.parent
         is_in_sum = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add | ast.Sub)
         is_whole = isinstance(parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple)
-        return ((is_in_sum and self.site.field == "left") or is_whole) and not is_mask(self.value)
+        return (is_in_sum and self.site.field == "left") or is_whole
 
     def is_twin(self, value: Any) -> bool:
         """Whether it is the same but for digits: then the mistake is where one was made, and not in its use."""
@@ -99,7 +102,8 @@ class Here(NamedTuple):
 
     def arrays(self) -> list[str]:
         """Names of arrays of numbers."""
-        return [text for text, v in self.others() if text.isidentifier() and np.ndim(v) and not is_mask(v)]
+        pool = self.known.pool
+        return [text for text, v in self.others() if np.ndim(v) and is_part(text, pool) and not is_mask(v)]
 
     def numbers(self) -> list[str]:
         return [text for text, v in self.others() if is_named(text) and not np.ndim(v) and ".size" not in text]
@@ -115,7 +119,8 @@ def factors(here: Here) -> Texts:
                 yield "missing factor", f"({here.text}) @ {array}"
                 yield "missing factor", f"{array} @ ({here.text})"
     rests = [f"{op} (1 - {number})" for number in here.numbers() for op in "*/"]  # of a rate
-    for scaled in ("* 2", "* 0.5", "* 3", *rests) if here.is_operand else ():
+    own = [f"{op} {number!r}" for number in here.known.constants if number not in (0, 1, 2, 3) for op in "*/"]
+    for scaled in ("* 2", "* 0.5", "* 3", *own, *rests) if here.is_operand else ():
         yield "factor", f"({here.text}) {scaled}"
 
 
@@ -123,7 +128,7 @@ def derived_factors(here: Here) -> Texts:
     """A function of an array of the pool, multiplied."""
     for name in here.arrays() if here.is_operand else ():
         for spelled in _broadcast(name, np.shape(here.known.pool[name]), here.shape):
-            for derived in (*_DERIVED, *(f"{helper}({{0}})" for helper in here.known.helpers)):
+            for derived in (*_DERIVED, *here.known.helpers):
                 yield "missing factor", f"({here.text}) * {derived.format(spelled)}"
 
 
@@ -138,7 +143,7 @@ def _broadcast(text: str, shape: Shape, to: Shape) -> list[str]:
 
 def functions(here: Here) -> Texts:
     """A function applied to an existing value."""
-    for derived in (*_FUNCTIONS, *(f"{helper}({{0}})" for helper in here.known.helpers)):
+    for derived in (*_FUNCTIONS, *here.known.helpers):
         yield "wrong factor", derived.format(f"({here.text})")
     if len(here.shape) == 2:
         yield "wrong branch", f"{_NP}.tril({here.text})"
@@ -186,7 +191,7 @@ def products(here: Here) -> Texts:
 
 
 def products_at_names(here: Here) -> Texts:
-    if isinstance(here.site.get(), ast.Name) and not here.takes_terms and not is_mask(here.value):
+    if isinstance(here.site.get(), ast.Name) and not here.takes_terms:
         yield from _added(here, here.known.products)
 
 
@@ -206,7 +211,8 @@ def unused_in_products(here: Here) -> Texts:
 
 def _with_numbers(here: Here, terms: list[tuple[str, Shape]]) -> Texts:
     terms = [term for term in terms if term[1] or here.known.with_kernels]  # a kernel's row sums are numbers
-    kinds = itertools.product(terms, ("1", *here.numbers()), ("1", "2", "0.5")) if here.takes_terms else ()
+    is_place = here.takes_terms or (here.is_read and here.is_operand)
+    kinds = itertools.product(terms, ("1", *here.numbers()), ("1", "2", "0.5")) if is_place else ()
     for (text, shape), *numbers in kinds:
         yield from _added(here, [(" * ".join([*(n for n in numbers[::-1] if n != "1"), text]), shape)])
 
@@ -218,7 +224,7 @@ def projections(here: Here) -> Texts:
     a − mean(a) − b·mean(a·b).
     """
     text, is_place = here.text, here.takes_terms or isinstance(here.site.get(), ast.Name)
-    if not is_place or is_mask(here.value) or not here.shape or here.shape[-1] < 2:
+    if not is_place or not here.shape or here.shape[-1] < 2:
         return
     alike = [name for name, v in here.known.pool.items() if np.shape(v) == here.shape and not is_mask(v)]
     names = [name for name in alike if is_named(name)][:MOST_NAMES]
@@ -232,7 +238,9 @@ def projections(here: Here) -> Texts:
 
 
 def names(here: Here) -> Texts:
-    """Another array in the place of one, what it lacks to 1, or 1."""
+    """Another array in the place of one, what it lacks to 1, or 1; a number of the forward in the place of a number."""
+    if here.is_read and not here.shape:
+        yield from (("wrong constant", repr(number)) for number in here.known.constants)
     if here.is_read:
         named = [(text, np.shape(v)) for text, v in here.others() if is_named(text) and not here.is_twin(v)]
         same = [text for text, shape in named if shape == here.shape]
@@ -249,7 +257,7 @@ def expressions(here: Here) -> Texts:
 
 def sums(here: Here) -> Texts:
     axes = [*range(len(here.shape)), *itertools.combinations(range(len(here.shape)), 2)]
-    for axis, name in itertools.product(axes if not is_mask(here.value) else (), ("sum", "mean")):
+    for axis, name in itertools.product(axes, ("sum", "mean")):
         yield "summed axis", f"({here.text}).{name}(axis={axis}, keepdims=True)"
 
 
@@ -267,24 +275,42 @@ def _of_additions(*kinds: Addition) -> Edits:
     return lambda function, known: _additions(_sites(function, known), known, kinds)
 
 
+#: Of what a function computes and never uses.
+UNUSED = _of_additions(unused_names, unused_in_products)
 #: Other names, or these added, which is cheap.
 EXCHANGED = _of_additions(names, names_added)
 #: The simple changes, tried in every function of the user's; the last add a value of the function. Of one kind, those
 #: where a value is made come before its return.
 SIMPLE = (
-    _of_changes(FIRST), EXCHANGED, _of_changes(CHANGES),
-    _of_additions(unused_names, factors, products, terms, expressions, functions),
+    _of_changes(FIRST), UNUSED, EXCHANGED, _of_changes(CHANGES),
+    _of_additions(unused_names, functions, factors, products, terms, expressions),
 )  # fmt: skip
 #: Tried after them: inventions, which build new expressions.
 INVENTED = _of_additions(unused_in_products, projections, derived_factors, choices, sums, products_at_names)
-#: Of what a function computes and never uses, where a run is slow.
-UNUSED = _of_additions(unused_names, unused_in_products)
+#: Of what a library differentiates.
+CUTS = _of_changes((cuts,))
 #: The same for kernels and what launches them, in another order.
 WITH_KERNELS = (
     UNUSED, _of_changes(FIRST_IN_KERNELS), EXCHANGED, _of_additions(factors, products),
     _of_additions(projections, products_at_names), _of_additions(expressions, functions, derived_factors, terms),
     _of_additions(sums, choices), _of_changes(REST_IN_KERNELS),
 )  # fmt: skip
+
+
+def bound(function: ast.FunctionDef, known: Known) -> Iterator[TreeEdit]:
+    """A variable of a loop around a closure, kept as it is when that is made: lambda dy: … → lambda dy, W=W: …"""
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Lambda | ast.FunctionDef) or node is function:
+            continue
+        names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+        own = {a.arg for a in node.args.args} | {n.id for n in names if isinstance(n.ctx, ast.Store)}
+        free = sorted({n.id for n in names} - own)
+        for kept in [*([name] for name in free), *([free] if free else [])]:
+            more = parsed(f"lambda {', '.join(f'{name}={name}' for name in kept)}: 0")
+            changed = copy.deepcopy(node.args)
+            changed.args += more.args.args
+            changed.defaults += more.args.defaults
+            yield TreeEdit("late binding", Site(node, "args", None), changed)
 
 
 def _changes(everywhere: Sequence[Site], known: Known, kinds: Sequence[Change]) -> Iterator[TreeEdit]:
@@ -305,7 +331,8 @@ def _additions(everywhere: Sequence[Site], known: Known, kinds: Sequence[Additio
         places.sort(key=lambda here: (_is_stored(here.site), -getattr(here.site.get(), "lineno", 0)))
     for kind in kinds:
         for here in places:
-            for cause, text in kind(here):
+            is_open = kind is functions or not is_mask(here.value)  # a mask is the argument of a function, at most
+            for cause, text in kind(here) if is_open else ():
                 yield TreeEdit(cause, here.site, text)
 
 

@@ -21,6 +21,8 @@ from npformer.typing import HostArray
 
 #: A point with this many times the elements of the check's is left out.
 MOST_TIMES = 9
+#: The shortest axis of a smaller point.
+SHORT = 3
 #: By how much numbers move, of their size; how many mask entries are turned.
 MOVE, TURNED = 0.1, 0.3
 #: A number below this is an ε, and grows to this root of it.
@@ -57,6 +59,12 @@ class Elsewhere:
         kinds += [map(self._sized, together), map(self._sized, self._by_themselves())]
         for attempts in kinds:
             yield from islice(filter(None, map(self._at, attempts)), 1)
+
+    def smaller(self) -> Subject | None:
+        """The subject with short axes, where equal lengths stay equal and others stay others; None if it has none."""
+        order = sorted(set(self._sizes.values()))
+        lengths = self._sizes | {key: n for key, n in self._counts.items() if n in order}
+        return self._at(self._sized({key: min(n, SHORT + order.index(n)) for key, n in lengths.items()}))
 
     def _at(self, change: Change) -> Subject | None:
         """The subject there; None if it is large, if forward or backward fails, or if they give no numbers."""

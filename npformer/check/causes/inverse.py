@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from npformer.check.causes.nodes import (
     literal,
     parsed,
     renamed,
+    rewritten,
     transposed,
 )
 
@@ -36,6 +38,40 @@ _OPPOSITES = {
     "maximum": "minimum", "minimum": "maximum", "argmax": "argmin", "argmin": "argmax", "tril": "triu", "triu": "tril",
     "sin": "cos", "cos": "sin", "floor": "ceil", "ceil": "floor", "max": "min", "min": "max",
 }  # fmt: skip
+_SIGNS = [
+    ("sign", rule)
+    for rule in ("-a → a", "a + b → a - b", "a - b → a + b", "a - b → b - a", "a += b → a -= b", "a -= b → a += b")
+]
+_DROPS = (
+    ("extra term", "a + b → a"), ("extra term", "a + b → b"), ("extra term", "a - b → a"), ("extra term", "a - b → b"),
+    ("extra factor", "a * b → a"), ("extra factor", "a * b → b"), ("wrong factor", "a * b → a / b"),
+    ("extra factor", "a @ b → a"), ("extra factor", "a @ b → b"),
+    ("extra factor", "a / b → a"), ("wrong factor", "a / b → a * b"), ("wrong factor", "a / b → b / a"),
+    ("extra factor", "a // b → a"), ("extra factor", "a ** b → a"),
+)  # fmt: skip
+_ASSOCIATIONS = [
+    ("wrong place", rule)
+    for op in "+-*/"
+    for rule in (f"f(a, *r, **k) {op} b → f(a {op} b, *r, **k)", f"f(a {op} b, *r, **k) → f(a, *r, **k) {op} b")
+]
+_TRANSPOSITIONS = [("transposed", "a.T → a"), ("transposed", "a.mT → a")] + [
+    ("transposed", "a @ b → " + product.replace("a'", "a.swapaxes(-1, -2)").replace("b'", "b.swapaxes(-1, -2)"))
+    for product in ("b @ a", "a' @ b", "a @ b'", "a' @ b'", "b' @ a", "b @ a'", "b' @ a'")
+]
+_BRANCHES = (
+    ("extra factor", "where(c, a, b) → a"), ("extra factor", "where(c, a, b) → b"),
+    ("wrong branch", "where(c, a, b) → where(c, b, a)"), ("wrong branch", "where(c, a, b) → where(c, a, -b)"),
+    ("wrong branch", "where(c, a, b) → where(c, a, 0)"), ("wrong branch", "~a → a"), ("wrong branch", "not a → a"),
+)  # fmt: skip
+_CUTTING = ("stop_gradient", "float", "tensor", "as_tensor", "from_numpy", "array", "asarray")
+_CUTS = [
+    *(("cut graph", f"a.{part} → a") for part in ("detach()", "item()", "tolist()", "numpy()", "data")),
+    *(("cut graph", f"{name}(a, *r, **k) → a") for name in _CUTTING),
+    *(("cut graph", f"m.{name}(a, *r, **k) → m.stack(a)") for name in _CUTTING),
+]
+#: Constants of the field, for a number that is nearly one of them.
+_MENU = (math.sqrt(2 / math.pi), math.sqrt(2 * math.pi), 1 / math.sqrt(2 * math.pi), math.sqrt(0.5), math.pi,
+         2 / math.sqrt(math.pi), 1 / math.sqrt(math.pi), 0.044715, 3 * 0.044715)  # fmt: skip
 #: The largest integer used as a replacement, since it may be a length, or a number of repetitions.
 MOST_INTEGER = 64
 
@@ -69,6 +105,9 @@ def outputs(site: Site, known: Known) -> Found:
         case ast.Return(ast.Tuple(parts)):
             orders = _exchanges(parts, range(len(parts)))
             yield from (("swapped outputs", ast.Return(ast.Tuple(order, ast.Load()))) for order in orders)
+        case ast.Assign([ast.Tuple(parts)], value):
+            for order in _exchanges(parts, range(len(parts))):
+                yield "swapped outputs", ast.Assign([ast.Tuple(order, ast.Store())], value)
         case ast.List([first, second], ast.Load()):
             yield "swapped outputs", ast.List([second, first], ast.Load())
 
@@ -86,39 +125,58 @@ def signs(site: Site, known: Known) -> Found:
 
 
 def flips(site: Site, known: Known) -> Found:
-    match site.get():
-        case ast.UnaryOp(ast.USub(), operand) if not isinstance(operand, ast.Constant):
-            yield "sign", operand
-        case ast.BinOp(left, ast.Add() | ast.Sub() as op, right):
-            yield "sign", ast.BinOp(left, ast.Sub() if isinstance(op, ast.Add) else ast.Add(), right)
-            yield from [("sign", ast.BinOp(right, op, left))] if isinstance(op, ast.Sub) else []
-        case ast.AugAssign(target, ast.Add() | ast.Sub() as op, value):
-            yield "sign", ast.AugAssign(target, ast.Sub() if isinstance(op, ast.Add) else ast.Add(), value)
+    if not isinstance(getattr(node := site.get(), "operand", None), ast.Constant):
+        yield from rewritten(node, _SIGNS)
 
 
 def negations(site: Site, known: Known) -> Found:
     node, value = known.at(site)
-    if is_value(site, known) and not isinstance(node, ast.UnaryOp) and is_operand(site) and np.any(value):
+    if is_value(site, known) and is_operand(site) and np.any(value) and not ast.unparse(node).startswith("-"):
         yield "sign", ast.UnaryOp(ast.USub(), node)
 
 
 def drops(site: Site, known: Known) -> Found:
     node, value = known.at(site)
+    for cause, part in rewritten(node, _DROPS):
+        yield "wrong place" if cause == "extra term" and not is_real(value) else cause, part
     match node:
-        case ast.BinOp(left, ast.Add() | ast.Sub(), right):
-            yield from (("extra term" if is_real(value) else "wrong place", part) for part in (left, right))
-        case ast.BinOp(left, ast.Mult() | ast.MatMult() | ast.Div() as op, right):
-            is_ratio = isinstance(op, ast.Div)
-            yield from (("extra factor", part) for part in ((left,) if is_ratio else (left, right)))
-            if not isinstance(op, ast.MatMult):
-                yield "wrong factor", ast.BinOp(left, ast.Mult() if is_ratio else ast.Div(), right)
-            yield from [("wrong factor", ast.BinOp(right, op, left))] if is_ratio else []
         case ast.AugAssign() if isinstance(site.at, int):
             yield "extra term", ast.Pass()
-        case ast.BinOp(inner, ast.FloorDiv() | ast.Pow()):
-            yield "extra factor", inner
         case ast.Call(args=[inner, *_]) if called(node) in _SHAPE_KEEPING:
             yield "extra factor", inner
+
+
+def moved_out(site: Site, known: Known) -> Found:
+    """A return that stands in a loop: after the loop."""
+    match site.get():
+        case ast.For(target, places, [*body, ast.Return() as last], rest) as loop if body:
+            inner = ast.For(target, places, body, rest, lineno=loop.lineno)
+            yield "wrong place", ast.If(literal(True), [inner, last], [])
+
+
+def associations(site: Site, known: Known) -> Found:
+    """A number inside a function, or outside of it: sqrt(a) + eps → sqrt(a + eps)."""
+    yield from rewritten(site.get(), _ASSOCIATIONS)
+
+
+def copies(site: Site, known: Known) -> Found:
+    """A copy in the place of memory that is shared, with what the cache holds or with the upstream gradient."""
+    node, value = known.at(site)
+    is_whole = isinstance(site.parent, ast.Assign | ast.Return | ast.Tuple)
+    if is_whole and isinstance(value, np.ndarray) and isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+        yield SHARED, f"({ast.unparse(node)}).copy()"
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        new = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+        yield SHARED, ast.Assign([node.target], new)
+
+
+SHARED = "shared memory"
+
+
+def helpers(site: Site, known: Known) -> Found:
+    """Another function of the user's, or the same one with its flag turned: sig(y) → sig(y, True)."""
+    if isinstance(node := site.get(), ast.Call):
+        yield from (("wrong function", text) for text in known.twins_of_calls.get(ast.unparse(node), ()))
 
 
 def axes(site: Site, known: Known) -> Found:
@@ -157,7 +215,8 @@ def renames(site: Site, known: Known) -> Found:
 def ones(site: Site, known: Known) -> Found:
     """An axis of length 1 in another place, or a new one: v[None, :] → v[:, None], v[0] → v[:, None]."""
     node = site.get()
-    base: Any = node if isinstance(node, ast.Name) and is_operand(site) else None
+    is_part = isinstance(node, ast.Name | ast.Attribute | ast.BinOp | ast.Call)
+    base: Any = node if is_part and is_operand(site) else None
     match node:
         case ast.Subscript(inner, index, ctx):
             base = inner
@@ -173,10 +232,9 @@ def ones(site: Site, known: Known) -> Found:
 
 def transposes(site: Site, known: Known) -> Found:
     node, value = known.at(site)
-    cause = "reshaped" if isinstance(site.parent, ast.Attribute) and site.parent.attr == "reshape" else "transposed"
+    cause = "reshaped" if getattr(site.parent, "attr", "") == "reshape" else "transposed"
+    yield from rewritten(node, _TRANSPOSITIONS)
     match node:
-        case ast.Attribute(inner, "T" | "mT"):
-            yield "transposed", inner
         case ast.Call(func, [*args], keywords) if called(node) in _TRANSPOSING and (array := array_of(node, known)):
             yield "transposed", array
             is_short = 1 < len(args) <= 4 and all(isinstance(a, ast.Constant) for a in args)
@@ -184,10 +242,6 @@ def transposes(site: Site, known: Known) -> Found:
                 yield "transposed", ast.Call(func, list(order), keywords)
         case ast.Call(func, args, keywords) if called(node) == "reshape":
             yield from (("reshaped", ast.Call(func, order, keywords)) for order in _exchanges(args, range(len(args))))
-        case ast.BinOp(a, ast.MatMult(), b):
-            a_t, b_t = transposed(a), transposed(b)
-            for left, right in ((b, a), (a_t, b), (a, b_t), (a_t, b_t), (b_t, a), (b, a_t), (b_t, a_t)):
-                yield "transposed", ast.BinOp(left, ast.MatMult(), right)
         case ast.Constant(str(text)) if "->" in text:
             yield from (("transposed", ast.Constant(other)) for other in _other_einsums(text))
     if is_value(site, known) and getattr(site.parent, "attr", "") not in ("shape", "size", "dtype"):
@@ -226,16 +280,11 @@ def _other_einsums(text: str) -> Iterator[str]:
 
 def branches(site: Site, known: Known) -> Found:
     node, value = known.at(site)
+    yield from rewritten(node, _BRANCHES)
     match node:
         case ast.Compare(left, [old], right):
             ops = [op() for op in (ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Eq, ast.NotEq) if not isinstance(old, op)]
             yield from (("wrong branch", ast.Compare(left, [op], right)) for op in ops)
-        case ast.Call(func, [condition, yes, no]) if called(node) == "where":
-            yield from (("extra factor", part) for part in (yes, no))
-            for parts in ([no, yes], [yes, ast.UnaryOp(ast.USub(), no)], [yes, literal(0)]):
-                yield "wrong branch", ast.Call(func, [condition, *parts], [])
-        case ast.UnaryOp(ast.Invert() | ast.Not(), operand):
-            yield "wrong branch", operand
         case ast.Constant(bool(flag)) if isinstance(site.parent, ast.Call):
             yield "wrong branch", literal(not flag)
     if is_value(site, known) and is_mask(value) and not isinstance(node, ast.UnaryOp):
@@ -270,12 +319,14 @@ def places(site: Site, known: Known) -> Found:
         yield from ((cause, _moved(node, by)) for by in (1, -1))
         most = np.inf if _is_right_of(site, ast.Div) else max(MOST_INTEGER, np.max(value))
         for text, other in known.pool.items():
+            if isinstance(value, int) and type(other) is int and other > 1 and site.field == "value":
+                yield "wrong place", f"({ast.unparse(node)}) * {text}"
             is_alike = isinstance(other, int) and other <= most if isinstance(value, int) else kind_of(other) in "iu"
             if is_alike and np.shape(other) == np.shape(value) and np.any(other != value):
                 yield cause, text
 
 
-def _moved(node: Any, by: int) -> ast.expr:
+def _moved(node: Any, by: int) -> Any:
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return literal(node.value + by)
     return ast.BinOp(node, ast.Add() if by > 0 else ast.Sub(), literal(abs(by)))
@@ -293,9 +344,12 @@ def constants(site: Site, known: Known) -> Found:
     match site.get():
         case ast.Constant(int() | float() as c) if not isinstance(c, bool) and not _is_axis(site):
             is_any, cause = isinstance(c, float), "wrong factor" if _is_right_of(site, ast.Pow) else "wrong constant"
-            known_numbers = [k for k in known.constants if is_any or (isinstance(k, int) and abs(k) <= MOST_INTEGER)]
+            numbers = (*known.constants, *(3 * k for k in known.constants))
+            known_numbers = [k for k in numbers if is_any or (isinstance(k, int) and abs(k) <= MOST_INTEGER)]
             digits = [*(round(c, n) for n in range(8)), *(round(c * n, 0) / n for n in range(2, 13))]
-            near = [k for k in (*known.constants, *digits) if c and abs(k - c) <= 0.02 * abs(c)]
+            near = [k for k in (*numbers, *_MENU, *digits) if c and abs(k - c) <= 0.02 * abs(c)]
+            is_factor = isinstance(site.parent, ast.BinOp) and isinstance(site.parent.op, ast.Mult | ast.Div)
+            known_numbers += _MENU if is_any and is_factor else ()
             others = [*near, *known_numbers, 2 * c, 3 * c, c + 1, c - 1, -c, *([c / 2, 1 / c] if c else [])]
             yield from ((cause, repr(other)) for other in others if other != c)
             for text, v in known.pool.items():
@@ -305,9 +359,17 @@ def constants(site: Site, known: Known) -> Found:
                     yield "missing factor", f"{_NP}.sign({text})"
 
 
+def cuts(site: Site, known: Known) -> Found:
+    """What a library's derivative does not pass through, without its cut: the value stays the same."""
+    yield from rewritten(site.get(), _CUTS)
+    match site.get():
+        case ast.With([ast.withitem(ast.Call() as call)], body) if called(call) in ("no_grad", "inference_mode"):
+            yield "cut graph", ast.If(literal(True), body, [])
+
+
 #: In the order in which they are tried; before and after other names.
-FIRST = (outputs, signs, drops, accumulation)
-CHANGES = (renames, axes, places, ones, transposes, branches, turns, constants)
+FIRST = (copies, outputs, signs, drops, accumulation, helpers, moved_out)
+CHANGES = (renames, associations, axes, places, ones, transposes, branches, turns, constants)
 #: The same for kernels, most of whose places are addresses: those that change numbers, and the rest.
 FIRST_IN_KERNELS = (outputs, flips, drops, accumulation, axes, branches, negations)
 REST_IN_KERNELS = (renames, constants, ones, transposes, turns, places)

@@ -25,13 +25,13 @@ from functools import cache
 from types import CodeType
 from typing import Any, NamedTuple
 
-from npformer.check.causes.nodes import sites
+from npformer.check.causes.nodes import rewritten, sites
 from npformer.check.checkable import listed, tree_of
 
 Function = Callable[..., Any]
 _numbers = itertools.count()
 #: (operator, replacement) pairs.
-Mistakes = Iterator[tuple[str, ast.expr]]
+Mistakes = Iterator[tuple[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -104,44 +104,27 @@ def _versions(function: Function, code: CodeType) -> tuple[_Version, ...]:
 
 def _mistakes(node: ast.AST) -> Mistakes:
     """(operator, replacement) pairs for one node of the tree."""
-    if isinstance(node, ast.BinOp):
-        yield from _binary(node)
-    elif isinstance(node, ast.Call):
-        yield from _call(node)
-    elif isinstance(node, ast.Compare) and type(node.ops[0]) in _OPPOSITE:
-        yield "flip a choice", ast.Compare(node.left, [_OPPOSITE[type(node.ops[0])]()], node.comparators)
+    yield from rewritten(node, _RULES)
+    if isinstance(node, ast.Call):
+        yield from _shifted_axes(node)
     elif isinstance(node, ast.Return) and node.value is not None:
         yield from _returned(node.value)
 
 
-_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Gt: ast.Lt, ast.Lt: ast.Gt, ast.GtE: ast.LtE, ast.LtE: ast.GtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-}  # fmt: skip
-
-
-def _times(factor: int, node: ast.expr) -> ast.expr:
-    return ast.BinOp(ast.Constant(factor), ast.Mult(), node)
-
-
-def _binary(node: ast.BinOp) -> Mistakes:
-    left, right = node.left, node.right
-    minus_right = ast.UnaryOp(ast.USub(), right)
-    if isinstance(node.op, ast.Add):
-        yield "drop a term", left
-        yield "drop a term", right
-        yield "change a sign", ast.BinOp(left, ast.Sub(), right)
-    elif isinstance(node.op, ast.Sub):
-        yield "drop a term", left
-        yield "drop a term", minus_right
-        yield "change a sign", ast.BinOp(left, ast.Add(), right)
-        yield "swap operands", ast.BinOp(right, ast.Sub(), left)
-    elif isinstance(node.op, ast.Mult):
-        yield "drop a factor", left
-        yield "drop a factor", right
-        yield "scale by 2", _times(2, node)
-    elif isinstance(node.op, ast.Div):
-        yield "drop a factor", left
-        yield "swap operands", ast.BinOp(right, ast.Div(), left)
+_RULES = (
+    ("drop a term", "a + b → a"), ("drop a term", "a + b → b"), ("change a sign", "a + b → a - b"),
+    ("drop a term", "a - b → a"), ("drop a term", "a - b → -b"), ("change a sign", "a - b → a + b"),
+    ("swap operands", "a - b → b - a"),
+    ("drop a factor", "a * b → a"), ("drop a factor", "a * b → b"), ("scale by 2", "a * b → 2 * (a * b)"),
+    ("drop a factor", "a / b → a"), ("swap operands", "a / b → b / a"),
+    ("swap operands", "matmul(a, b, **k) → matmul(b, a, **k)"), ("scale by 2", "matmul(*r, **k) → 2 * matmul(*r, **k)"),
+    ("drop a transpose", "matrix_transpose(a, *r, **k) → a"),
+    ("flip a choice", "where(c, a, b, **k) → where(c, b, a, **k)"), ("drop the choice", "where(c, a, b, **k) → a"),
+    ("sum to mean", "a.sum(*r, **k) → a.mean(*r, **k)"), ("change a sign", "a.sum(*r, **k) → -a.sum(*r, **k)"),
+    ("sum to mean", "a.mean(*r, **k) → a.sum(*r, **k)"), ("change a sign", "a.mean(*r, **k) → -a.mean(*r, **k)"),
+    ("flip a choice", "a > b → a < b"), ("flip a choice", "a < b → a > b"), ("flip a choice", "a >= b → a <= b"),
+    ("flip a choice", "a <= b → a >= b"), ("flip a choice", "a == b → a != b"), ("flip a choice", "a != b → a == b"),
+)  # fmt: skip
 
 
 def called(node: ast.Call) -> str:
@@ -149,34 +132,14 @@ def called(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-def _call(node: ast.Call) -> Mistakes:
-    name = called(node)
-    if name == "matmul":
-        yield "swap operands", ast.Call(node.func, [node.args[1], node.args[0]], node.keywords)
-        yield "scale by 2", _times(2, node)
-    elif name == "matrix_transpose":
-        yield "drop a transpose", node.args[0]
-    elif name == "where":
-        yield "flip a choice", ast.Call(node.func, [node.args[0], node.args[2], node.args[1]], node.keywords)
-        yield "drop the choice", node.args[1]
-    elif name in ("sum", "mean") and isinstance(node.func, ast.Attribute):
-        other = ast.Attribute(node.func.value, "mean" if name == "sum" else "sum", ast.Load())
-        yield "sum to mean", ast.Call(other, node.args, node.keywords)
-        yield "change a sign", ast.UnaryOp(ast.USub(), node)
+def _shifted_axes(node: ast.Call) -> Mistakes:
     for keyword in node.keywords:
-        if keyword.arg == "axis":
-            yield from _shifted_axis(node, keyword)
-
-
-def _shifted_axis(node: ast.Call, keyword: ast.keyword) -> Mistakes:
-    try:
-        axis = ast.literal_eval(keyword.value)
-    except ValueError:
-        return
-    if isinstance(axis, int):
-        moved = ast.keyword("axis", ast.Constant(axis - 1 if axis < 0 else axis + 1))
-        others = [k for k in node.keywords if k is not keyword]
-        yield "shift an axis", ast.Call(node.func, node.args, [*others, moved])
+        match keyword:
+            case ast.keyword("axis", ast.Constant(int(axis)) | ast.UnaryOp(ast.USub(), ast.Constant(int(axis)))):
+                is_last = isinstance(keyword.value, ast.UnaryOp)
+                moved = ast.keyword("axis", ast.Constant(-axis - 1 if is_last else axis + 1))
+                others = [k for k in node.keywords if k is not keyword]
+                yield "shift an axis", ast.Call(node.func, node.args, [*others, moved])
 
 
 def elements(value: ast.expr) -> list[ast.expr]:
@@ -188,16 +151,14 @@ def _returned(value: ast.expr) -> Mistakes:
     """For each returned gradient its negative and its double; for two neighbours the other order."""
     parts = elements(value)
     for i, part in enumerate(parts):
-        for operator, wrong in (
-            ("change a sign", ast.UnaryOp(ast.USub(), part)),
-            ("scale by 2", _times(2, part)),
-            ("return zero", _times(0, part)),
-        ):
-            changed: list[ast.expr] = [*parts[:i], wrong, *parts[i + 1 :]]
+        for operator, wrong in rewritten(part, _OF_RESULTS):
+            changed: list[Any] = [*parts[:i], wrong, *parts[i + 1 :]]
             yield operator, ast.Tuple(changed, ast.Load()) if isinstance(value, ast.Tuple) else wrong
     for i in range(len(parts) - 1):
-        swapped = [*parts[:i], parts[i + 1], parts[i], *parts[i + 2 :]]
-        yield "swap outputs", ast.Tuple(swapped, ast.Load())
+        yield "swap outputs", ast.Tuple([*parts[:i], parts[i + 1], parts[i], *parts[i + 2 :]], ast.Load())
+
+
+_OF_RESULTS = (("change a sign", "a → -a"), ("scale by 2", "a → 2 * a"), ("return zero", "a → 0 * a"))
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -49,8 +50,9 @@ class Known:
 
     values: Mapping[int, Any]
     pool: Mapping[str, Any]  # source of an expression -> its value
-    helpers: tuple[str, ...]  # functions of one argument that the forward calls, too
-    constants: tuple[float, ...]
+    helpers: tuple[str, ...]  # calls "f({0})" of functions of one argument that the forward calls, too
+    constants: tuple[float, ...]  # numbers of the forward
+    twins_of_calls: Mapping[str, tuple[str, ...]]  # source of a call of a function of the user's -> other calls
     unused: tuple[str, ...]  # names
     idle: Container[Site]  # places on which no wrong tensor depends, or a right one as well
     sites: Sequence[Site]
@@ -66,7 +68,7 @@ class Known:
         """Products of two names, with their shapes: element by element, of rows or columns, of matrices, outer ones."""
         products = []
         arrays = [(text, v) for text, v in self.pool.items() if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
-        names = [(text, v.shape) for text, v in arrays if text.replace("[", "").replace("]", "").isidentifier()]
+        names = [(text, v.shape) for text, v in arrays if is_part(text, self.pool)]
         pairs = sorted(itertools.product(enumerate(names), repeat=2), key=lambda pair: min(pair[0][0], pair[1][0]))
         for (_, (a, m)), (_, (b, n)) in pairs:
             if a <= b and (fits(m, n) or fits(n, m)):
@@ -139,6 +141,13 @@ def is_named(text: str) -> bool:
     return all(part.isidentifier() for part in text.split("."))
 
 
+def is_part(text: str, pool: Container[str]) -> bool:
+    """x, or a part of what is no array: ``self.x``, ``cache[0]``, ``cache["x"]``; not ``x.T``, ``x[0]``."""
+    root = re.match(r"\w+", text)
+    is_whole = re.fullmatch(r"\w+((\.\w+)|(\[('\w+'|\d+)\]))?", text) is not None
+    return is_whole and root is not None and (root.group() == text or root.group() not in pool)
+
+
 def fits(shape: Shape, to: Shape) -> bool:
     """Whether it broadcasts to the other shape without making it larger."""
     return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(shape[::-1], to[::-1], strict=False))
@@ -157,17 +166,67 @@ def renamed(node: ast.Call, name: str) -> ast.Call:
     return ast.Call(func, node.args, node.keywords)
 
 
-def literal(value: Any) -> ast.expr:
+def literal(value: Any) -> Any:
     return parsed(repr(value))
 
 
 @cache
-def parsed(text: str) -> ast.expr:
-    """The same tree for the same text: what stays in a source is copied."""
-    return ast.parse(text, mode="eval").body
+def parsed(text: str) -> Any:
+    """The expression or statement of a text, the same tree for the same text: what stays in a source is copied."""
+    node = ast.parse(text).body[0]
+    return node.value if isinstance(node, ast.Expr) else node
 
 
-def transposed(node: ast.expr) -> ast.expr:
+#: (mistake, "pattern → what should stand there instead") pairs.
+Rules = Sequence[tuple[str, str]]
+
+
+def rewritten(node: Any, rules: Rules) -> Found:
+    """(mistake, replacement) by each rule whose pattern a node follows.
+
+    A letter of a pattern is any expression; *r are the rest of a call's arguments, **k its keywords. A longer name is
+    that of the function or method that is called, whatever stands before its dot.
+    """
+    for mistake, rule in rules:
+        pattern, _, replacement = rule.partition(" → ")
+        parts = dict[str, Any]()
+        if _follows(node, parsed(pattern), parts):
+            yield mistake, _filled(parsed(replacement), parts)
+
+
+def _follows(node: Any, pattern: Any, parts: dict[str, Any]) -> bool:
+    """Whether a node, or each of a list, follows a pattern; notes what its names stand for."""
+    match pattern:
+        case ast.Name(name):
+            parts[name] = node
+            return len(name) == 1 or name == getattr(node, "attr", getattr(node, "id", ""))
+        case [*first, ast.Starred(ast.Name(rest)) | ast.keyword(None, ast.Name(rest))]:
+            parts[rest] = node[len(first) :]
+            return len(node) >= len(first) and _follows(node[: len(first)], first, parts)
+        case [*each]:
+            return len(node) == len(each) and all(_follows(n, p, parts) for n, p in zip(node, each, strict=True))
+        case ast.AST():
+            fields = [field for field in pattern._fields if field != "ctx"]
+            is_alike = type(node) is type(pattern)
+            return is_alike and all(_follows(getattr(node, f), getattr(pattern, f), parts) for f in fields)
+    return bool(node == pattern)
+
+
+def _filled(pattern: Any, parts: Mapping[str, Any]) -> Any:
+    """The pattern as a new node, with what its names stand for in their places."""
+    match pattern:
+        case ast.Name(name) if name in parts:
+            return parts[name]
+        case [*first, ast.Starred(ast.Name(rest)) | ast.keyword(None, ast.Name(rest))]:
+            return [*_filled(first, parts), *parts[rest]]
+        case [*each]:
+            return [_filled(one, parts) for one in each]
+        case ast.AST():
+            return type(pattern)(**{field: _filled(getattr(pattern, field), parts) for field in pattern._fields})
+    return pattern
+
+
+def transposed(node: ast.expr) -> Any:
     return parsed(f"({ast.unparse(node)}).swapaxes(-1, -2)")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -24,6 +24,9 @@ from npformer.typing import HostArray, Tensors
 AGREES = 1e-7
 
 
+NO_TENSORS: Tensors = {}
+
+
 class Diagnosis(NamedTuple):
     """Why a tensor's gradient is wrong: a short label, and a sentence."""
 
@@ -34,6 +37,7 @@ class Diagnosis(NamedTuple):
 #: Numbers that need no letter.
 NUMBERS = {"−1": -1.0, "2": 2.0, "1/2": 0.5, "0": 0.0, "1": 1.0}
 UNKNOWN = Diagnosis("unknown", "no known pattern fits")
+NOT_ZERO = "not zero"
 
 
 @dataclass(frozen=True)
@@ -41,13 +45,14 @@ class Clues:
     """Facts about the problem, all optional.
 
     sizes: named numbers that a wrong factor may equal, {"B": 4, "√D": 2.0, …}. tokens: ids (B, T) that
-    picked rows of a table. key_visible: (B, S), False where padded. num_heads: H.
+    picked rows of a table. key_visible: (B, S), False where padded. num_heads: H. values: the tensor's own numbers.
     """
 
     sizes: Mapping[str, float] = field(default_factory=dict)
     tokens: HostArray | None = None
     key_visible: HostArray | None = None
     num_heads: int | None = None
+    values: HostArray | None = None  # of the tensor
 
 
 def is_vague(diagnosis: Diagnosis | None) -> bool:
@@ -57,12 +62,14 @@ def is_vague(diagnosis: Diagnosis | None) -> bool:
     label, _, name = diagnosis.cause.partition("scaled by ")
     is_digits = name and "=" not in name and name not in ("2", "1/2")
     return bool(is_digits) or label.startswith(
-        ("wrong at", "zero in places", "term missing", "not zero", "axis summed")
+        ("wrong", "zero in places", "not zero in places", "term missing", NOT_ZERO, "axis summed")
     )
 
 
-def diagnose(claimed: Tensors, truth: Tensors, clues: Clues | None = None) -> dict[str, Diagnosis]:
-    """A Diagnosis for every tensor whose claimed gradient is not the true one; both by name, same shapes."""
+def diagnose(
+    claimed: Tensors, truth: Tensors, clues: Clues | None = None, tensors: Tensors = NO_TENSORS
+) -> dict[str, Diagnosis]:
+    """A Diagnosis for every tensor whose claimed gradient is not the true one; all by name, same shapes."""
     clues = clues or Clues()
     floor = NEGLIGIBLE * largest(truth.values())
     wrong = [name for name in claimed if not agree(claimed[name], truth[name], floor)]
@@ -70,7 +77,9 @@ def diagnose(claimed: Tensors, truth: Tensors, clues: Clues | None = None) -> di
         return {}
     # A tensor that is zero except for rounding, such as the gradient of the keys' bias, counts as zeros.
     plain = {name: np.zeros_like(n) if max_abs(n) <= AGREES * floor else n for name, n in truth.items()}
-    diagnoses = {name: by_pattern(claimed[name], plain[name], clues) for name in wrong}
+    diagnoses = {
+        name: by_pattern(claimed[name], plain[name], replace(clues, values=tensors.get(name))) for name in wrong
+    }
     for x, y in combinations(wrong, 2):
         if all(agree(claimed[a], truth[b]) for a, b in ((x, y), (y, x))):
             diagnoses |= {x: _swapped(y), y: _swapped(x)}
@@ -114,7 +123,7 @@ def _ratio(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """a = c·n for one number c."""
     square = float(np.sum(n * n))
     if square == 0:
-        return Diagnosis("not zero", "it should be zero everywhere, and is not")
+        return Diagnosis(NOT_ZERO, "it should be zero everywhere, and is not")
     factor = float(np.sum(a * n)) / square
     if n.size < 2 or abs(factor - 1) <= 10 * AGREES or not agree(a, factor * n):
         return None
@@ -122,7 +131,8 @@ def _ratio(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     if name == "−1":
         return Diagnosis("sign", "it has the opposite sign everywhere")
     perhaps = ""
-    if " = " in name and round(factor) in (3, 4) and factor > 2.5:  # a literal of the code, as likely as a size
+    is_letter = len(name.partition(" = ")[0]) == 1
+    if is_letter and round(factor) in (3, 4) and factor > 2.5:  # a literal of the code, as likely as a size
         name, perhaps = f"{factor:.0f}", f"; {name}, too"
     return Diagnosis(f"scaled by {name}", f"it is {name} times too large everywhere{perhaps}" if abs(factor) > 1 else
                      f"it is {name} of what it should be everywhere")  # fmt: skip
@@ -149,7 +159,8 @@ def names_of(factor: float, sizes: Mapping[str, float]) -> list[str]:
 def _inverse(letter: str) -> str:
     if letter == "1/(1−p)":
         return "1−p"
-    return f"1/({letter})" if "·" in letter or " " in letter else f"1/{letter}"
+    is_simple = "(line" in letter or not {"·", " "} & set(letter)
+    return f"1/{letter}" if is_simple else f"1/({letter})"
 
 
 def _transposition(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
@@ -173,41 +184,53 @@ def _place(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
         if (
             rows and rows <= repeated and once and once <= set(range(len(n)))
         ):  # rows used once show that those are right
-            return Diagnosis(
-                "wrong at repeated tokens",
-                f"only {_listed(rows)} wrong, those of repeated tokens: assigned instead of accumulated?",
-            )
+            text = f"only {_listed(rows)} wrong, those of repeated tokens: assigned instead of accumulated?"
+            return Diagnosis("wrong at repeated tokens", text)
     if clues.key_visible is not None and n.ndim >= 3:
         of_keys = wrong if n.ndim == 3 else np.moveaxis(wrong, -2, 1)  # (B, S, C), or (B, H, S, D) as (B, S, H, D)
         spots = of_keys.reshape(*of_keys.shape[:2], -1).any(axis=2)
         if spots.shape == clues.key_visible.shape and not np.any(spots & clues.key_visible):
             return Diagnosis("wrong at masked positions", "only masked (padded) positions are wrong")
     for axis, length in enumerate(n.shape):
-        others = tuple(i for i in range(n.ndim) if i != axis)
-        bad = np.flatnonzero(wrong.any(axis=others)) if others else np.flatnonzero(wrong)
-        if length > 2 and len(bad) == 1 and wrong.sum() * length == wrong.size > 2 * length:  # two may be so by chance
-            where = "first" if bad[0] == 0 else "last" if bad[0] == length - 1 else None
-            if where:
-                return Diagnosis(
-                    f"wrong at the {where} position", f"only index {bad[0]} of axis {axis} is wrong, the {where}"
-                )
-    zero = wrong & (a == 0)
-    if np.array_equal(zero, wrong) and not wrong.all():
-        return Diagnosis("zero in places", f"{int(wrong.sum())} of {a.size} entries are 0 where they should not be")
-    return None
+        bad = np.unique(np.nonzero(wrong)[axis])
+        where = {0: "first", length - 1: "last"}.get(bad[0]) if len(bad) == 1 else None
+        if where and length > 2 and wrong.sum() * length == wrong.size > 2 * length:  # two may be so by chance
+            text = f"only index {bad[0]} of axis {axis} is wrong, the {where}"
+            return Diagnosis(f"wrong at the {where} position", text)
+    if wrong.all():
+        return None
+    where = _region(wrong, clues.values)
+    entries = f"{int(wrong.sum())} of {a.size} entries"
+    if not np.any(a[wrong]):
+        return Diagnosis("zero in places", f"{entries} are 0 where they should not be{where}")
+    if not np.any(n[wrong]):
+        return Diagnosis("not zero in places", f"{entries} should be 0 and are not{where}")
+    return Diagnosis("wrong in a region", f"only {entries} are wrong{where}") if where else None
+
+
+def _region(wrong: HostArray, x: HostArray | None) -> str:
+    """Which values of the tensor have a wrong gradient, if one bound parts them from the others."""
+    if x is None or x.shape != wrong.shape:
+        return ""
+    for text, v in (("x", x), ("|x|", np.abs(x))):
+        inside, outside = v[wrong], v[~wrong]
+        if inside.min() > outside.max():
+            return f", those with {text} > {outside.max():.3g}"
+        if inside.max() < outside.min():
+            return f", those with {text} < {outside.min():.3g}"
+    return ""
 
 
 def _axis(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """a = n summed or averaged over an axis and spread out again; or n without its mean."""
-    for axis in range(n.ndim):
-        total = np.sum(n, axis=axis, keepdims=True)
-        if n.shape[axis] < 2 or max_abs(total) < 1e-9 * max_abs(n):
-            continue
-        for label, spread in (("summed", total), ("averaged", total / n.shape[axis])):
-            if agree(a, np.broadcast_to(spread, n.shape)):
+    means = {axis: np.mean(n, axis=axis, keepdims=True) for axis in range(n.ndim) if n.shape[axis] > 1}
+    for axis, mean in means.items():
+        for label, times in (("summed", n.shape[axis]), ("averaged", 1)):
+            is_any = n.shape[axis] * max_abs(mean) >= 1e-9 * max_abs(n)
+            if is_any and agree(a, np.broadcast_to(times * mean, n.shape)):
                 return Diagnosis("axis summed twice", f"it is {label} over axis {axis} once too often")
-    for axis in range(n.ndim):
-        offset = a - n
+    offset = a - n
+    for axis in means:
         spread = np.broadcast_to(np.mean(offset, axis=axis, keepdims=True), n.shape)
         if n.shape[axis] > 2 and agree(offset, spread):
             return Diagnosis("term missing", f"it is off by a constant along axis {axis}: is a mean over it missing?")

@@ -31,7 +31,16 @@ from npformer.check.behaviour import counted_lines
 from npformer.check.causes.edits import INVENTED, SIMPLE, UNUSED, WITH_KERNELS
 from npformer.check.causes.mutants import elements
 from npformer.check.causes.nodes import SCOPES, Known, Site, TreeEdit, has_scope, is_real, located, parsed, sites
-from npformer.check.causes.source import Source, constants_of, helpers_of, parts_of, pool, source_of, unused_in
+from npformer.check.causes.source import (
+    Source,
+    constants_of,
+    helpers_of,
+    named_numbers,
+    parts_of,
+    pool,
+    twins_in,
+    unused_in,
+)
 from npformer.check.causes.spelling import Spelling
 from npformer.check.causes.trial import Trial, trials_of
 from npformer.check.checkable import as_numpy
@@ -53,7 +62,7 @@ AGREES = 1e-7
 LEFT, ROUNDING, LEFT_BY_DIFFERENCES = 1e-4, 1e-12, 0.5
 MOST_CAUSES = 2
 #: The most functions that are searched: methods of an object, and functions that one of them calls.
-MOST_FUNCTIONS = 4
+MOST_FUNCTIONS, MOST_THAT_RAN = 4, 12
 _HERE = "'_here_'"  # a constant in whose place a function is put
 
 
@@ -83,11 +92,7 @@ class SearchBudget:
     def __init__(self, kept: contextlib.ExitStack) -> None:
         self._began, self._kept, self.tried, self.seen = now(), kept, 0, 0
         self._bar: Bar | None = None
-        self.is_left, self.with_kernels = True, False
-
-    @property
-    def seconds(self) -> float:
-        return SECONDS_WITH_KERNELS if self.with_kernels else SECONDS
+        self.is_left, self.with_kernels, self.seconds = True, False, SECONDS
 
     def taken(self) -> float:
         return now() - self._began
@@ -123,6 +128,8 @@ class SearchTarget(NamedTuple):
     exact: Container[str]  # the tensors whose gradients are true to rounding
     others: Callable[[], Sequence[Subject]]
     verdicts: Callable[[Subject], Mapping[str, str]]
+    hints: Sequence[str] = ()  # expressions that may be missing, of a declared gradient's backward
+    is_whole: Callable[[], bool] = lambda: True  # whether the backward as it is now owes nothing that it did not before
 
 
 def repairs_of(
@@ -134,15 +141,16 @@ def repairs_of(
     functions that may be at fault; by default those of the point's subject.
     """
     trials = trials or trials_of(point.subject, point.upstreams)
-    mains = [(trial, source) for trial in trials if (source := source_of(trial.function))][:MOST_FUNCTIONS]
-    repairs, remarks, left = list[Repair](), list[str](), set(wrong)
+    mains = [(trial, source) for trial in trials if (source := trial.source)][:MOST_THAT_RAN]
+    repairs, left = list[Repair](), set(wrong)
     with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.ExitStack() as kept:
         warnings.simplefilter("ignore")
         budget = SearchBudget(kept)
         kept.enter_context(bounded_memory())
         while left and len(repairs) < MOST_CAUSES:
-            searches = _searches(mains, point, remarks)
+            searches = _searches(mains, point)
             budget.with_kernels = any(search.is_of_kernel for search in searches)
+            budget.seconds = SECONDS_WITH_KERNELS if budget.with_kernels else SECONDS
             best = _best(searches, left, budget, is_brief)
             if best is None:
                 break
@@ -152,9 +160,21 @@ def repairs_of(
             left -= repair.fixes
     if not left:
         return repairs, []
-    hints = [f"`{name}` is computed and never used in {s.function.__name__}" for _, s in mains for name in unused_in(s)]
-    untried = [f"{budget.tried:,} of {budget.seen:,} changes were tried"] if budget.tried < budget.seen else []
-    return repairs, [*hints[:3], *dict.fromkeys(remarks), *untried]
+    hints = [f"`{name}` is computed and never used in {s.name}" for _, s in mains for name in unused_in(s)]
+    if budget.tried:
+        of = f" of {budget.seen:,}" if budget.tried < budget.seen else ""
+        tried = f"{budget.tried:,}{of} changes of its source were tried, in {budget.taken():.1f} s"
+        return repairs, [*hints[:3], tried]
+    return repairs, hints[:3]
+
+
+def none_returned(point: SearchTarget) -> Iterator[str]:
+    """The places at which a backward returns None for one of several gradients."""
+    for source in filter(None, (trial.source for trial in trials_of(point.subject, point.upstreams))):
+        for node in ast.walk(source.definition):
+            match node:
+                case ast.Return(ast.Tuple(parts)) if any(ast.unparse(part) == "None" for part in parts):
+                    yield f"it is None where it is returned: {source.place(node.lineno)}"
 
 
 def _best(
@@ -162,14 +182,16 @@ def _best(
 ) -> tuple[Repair, TreeEdit, _Search] | None:
     """The first change that makes all of these right; else the first that makes most of them so."""
     best: tuple[Repair, TreeEdit, _Search] | None = None
+    only = [(search.only, search) for search in searches if search.only is not None]
+    searches = [search for search in searches if search.only is None]
     # Inventions begin in the functions that it calls: what these lack could be added to their results, too.
-    stages = [(kinds, search) for search in searches for kinds in SIMPLE]
+    stages = [(kinds, search) for kinds in SIMPLE for search in searches]
     stages += [(INVENTED, search) for search in searches[::-1] if not is_brief]
     if any(search.is_slow for search in searches):
         stages = [(UNUSED, search) for search in searches[::-1]] + stages
     if budget.with_kernels:
         stages = [(kinds, search) for kinds in WITH_KERNELS for search in searches[::-1]]
-    for kinds, search in stages:
+    for kinds, search in only + stages:
         for repair, edit in search.changes(kinds, wrong, budget, len(best[0].fixes) if best else 0):
             best = repair, edit, search
         if best is not None and best[0].fixes == wrong:
@@ -177,52 +199,86 @@ def _best(
     return best
 
 
-def _searches(mains: Sequence[tuple[Trial, Source]], point: SearchTarget, remarks: list[str]) -> list[_Search]:
-    """The functions to search; the remarks say why others are not."""
-    searches = []
+def _searches(mains: Sequence[tuple[Trial, Source]], point: SearchTarget) -> list[_Search]:
+    """The functions to search."""
+    searches, seen = [], set[Any]()
     for trial, main in mains:
-        for source in (main, *islice(main.callees(), MOST_FUNCTIONS)):
-            search, name = _Search(trial, source, point), source.function.__name__
-            if source.may_run_for_ever:
-                remarks.append(f"{name} was not searched: with a change its loop might never end")
-            elif search.runs():
+        for source in (main, *islice(() if main.is_inner else main.callees(), MOST_FUNCTIONS)):
+            search, place = _Search(trial, source, point), (source.function, source.definition.lineno, trial.edits)
+            if place not in seen and search.runs():
                 searches.append(search)
+            seen.add(place)
     return searches
 
 
-class _Search:
+def _with_constant(code: CodeType, instead: Any) -> CodeType:
+    """The code, and that of the functions inside it, with this in the place of _HERE."""
+    consts = [instead if c == _HERE[1:-1] else _with_constant(c, instead) if isinstance(c, CodeType) else c
+              for c in code.co_consts]  # fmt: skip
+    return code.replace(co_consts=tuple(consts))
+
+
+class OpenSource:
+    """A function's source whose places can be watched, and changed."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._codes: dict[Site, CodeType] = {}
+        scopes = [n for n in ast.walk(source.definition) if isinstance(n, SCOPES)][1:]
+        self._inner = {id(node) for scope in scopes for node in ast.walk(scope)}
+
+    def is_open(self, site: Site) -> bool:
+        """Whether a place holds an expression that sees the function's variables: no target, no slices."""
+        node = site.get()
+        if not isinstance(node, ast.expr) or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            return False
+        is_whole = not any(isinstance(part, ast.Slice | ast.Starred) for part in elements(node))
+        is_whole = is_whole and not isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.NamedExpr)
+        return id(node) not in self._inner and is_whole
+
+    def opened(self, site: Site, instead: Callable[[dict[str, Any]], Any]) -> CodeType:
+        """The function's code that takes at this place what it is told for its variables."""
+        if site not in self._codes:
+            call = located(parsed(f"{_HERE}(locals())"), site.get())
+            self._codes[site] = self.with_edit(TreeEdit("", site, ""), call)
+        return _with_constant(self._codes[site], instead)
+
+    def with_edit(self, edit: TreeEdit, node: Any) -> CodeType:
+        before = [(site, site.get()) for site in (edit.site, *edit.also)]
+        for site, _ in before:
+            site.put(node)
+        try:
+            return self.source.code()
+        finally:
+            for site, old in before:
+                site.put(old)
+
+
+class _Search(OpenSource):
     """The changes of one function: the trial's own, or one that it calls."""
 
     def __init__(self, trial: Trial, source: Source, point: SearchTarget) -> None:
-        self._trial, self._source, self._point = trial, source, point
-        self._function: Any = source.function
+        super().__init__(source)
+        self._trial, self._point = trial, point
+        self._scope: Any = trial.scope or source.function.__globals__
         self._known: Known | None = None
         #: For each truth, how far each of its gradients may be off.
         self._slack = [
             {name: AGREES * max(max_abs(g), 1e-3 * largest(truth.values())) for name, g in truth.items()}
             for truth in point.truths
         ]
-        self._codes: dict[Site, CodeType] = {}
-        self._matters = not self.is_of_kernel  # whether a wrong tensor depends on it
-        scopes = [n for n in ast.walk(source.definition) if isinstance(n, SCOPES)][1:]
-        self._inner = {id(node) for scope in scopes for node in ast.walk(scope)}
-
-    @property
-    def is_slow(self) -> bool:
-        return self._trial.library != "numpy"
-
-    @property
-    def is_of_kernel(self) -> bool:
-        return self._source.rewritten is not None
+        self.only, self.is_slow, self.is_of_kernel = trial.edits, trial.library != "numpy", source.rewritten is not None
+        self._matters = not self.is_of_kernel or self.only is not None  # whether a wrong tensor depends on it
 
     def runs(self) -> bool:
         """Whether the function can be run from its source; notes what it gives, and how far that is off."""
         try:
-            with self._source.running(self._source.code()):
+            with self.source.running(self.source.code()):
                 self._first, lines = self._trial.run(0), Counter[Any]()
                 with counted_lines(lines):
                     self._trial.run(0)
-            has_loops = max(lines.values(), default=0) > 1
+            is_loop = any(isinstance(node, ast.For | ast.While) for node in ast.walk(self.source.definition))
+            has_loops = is_loop or max(lines.values(), default=0) > 1
             self._most_lines = TIMES_LINES * lines.total() + MORE_LINES if has_loops else 0
             self._off = {name: self._error(self._first, 0, name) for name in self._slack[0]}  # in units of the slack
         except Exception:
@@ -235,11 +291,11 @@ class _Search:
         """The changes that make more of these right than most, and no other tensor wrong; up to one that makes all."""
         if self._known is None:  # the tensors that are wrong stay the same as long as this search is used
             self._known = self._looked(wrong, budget)
-        changes = kinds(self._source.definition, self._known) if self._matters else ()
+        changes = kinds(self.source.definition, self._known) if self._matters else ()
         spelled = (self._spelling.edits(change) if budget.is_left else [change] for change in changes)
         for edit in chain.from_iterable(spelled):
             if budget.allows_one() and (fixes := self._tried(edit, wrong, most)):
-                yield Repair(edit.cause, self._source.sentence(edit), frozenset(fixes)), edit
+                yield Repair(edit.cause, self.source.sentence(edit), frozenset(fixes)), edit
                 if fixes == wrong:
                     return
                 most = len(fixes)
@@ -249,7 +305,7 @@ class _Search:
         """Make this change: within this context the search for another cause continues in the changed source."""
         for site in (edit.site, *edit.also):
             site.put(copy.deepcopy(located(edit.node, site.get())))
-        with self._source.running(self._source.code()):
+        with self.source.running(self.source.code()):
             yield
 
     def _tried(self, edit: TreeEdit, wrong: set[str], most: int) -> set[str]:
@@ -258,19 +314,20 @@ class _Search:
         try:
             code = self._changed(edit)
             for number in range(len(self._point.truths)):
-                with self._source.running(code), self._bounded():
+                with self.source.running(code), self._bounded():
                     fixes = fixes and fixes & self._near(self._trial.run(number), number, wrong)
             if len(fixes) <= most:
                 return set()
             for subject in (self._point.subject, *self._point.others()):
-                with self._source.running(code):
+                with self.source.running(code):
                     verdicts = self._point.verdicts(subject)
                 if any(verdict == WRONG for name, verdict in verdicts.items() if name not in wrong):
                     return set()
                 fixes = {name for name in fixes if verdicts[name] != WRONG}
+            with self.source.running(code):
+                return fixes if fixes != wrong or self._point.is_whole() else set()
         except Exception:
             return set()
-        return fixes
 
     def _bounded(self) -> contextlib.AbstractContextManager[None]:
         """A bound of the lines that run, for a change may make a loop long."""
@@ -278,12 +335,10 @@ class _Search:
 
     def _near(self, gradients: HostArrays, number: int, wrong: set[str]) -> set[str]:
         """The wrong tensors that are near the truth now; none if another one is farther from it than before."""
-        fixes = set()
-        for name in wrong:  # with a change, a share of the error may be left
-            share = LEFT if name in self._point.exact else LEFT_BY_DIFFERENCES
-            if self._error(gradients, number, name) <= min(1, max(share * self._off[name], ROUNDING / AGREES)):
-                fixes.add(name)
-        others = [name for name in self._slack[number] if name not in wrong] if fixes else []
+        shares = {name: LEFT if name in self._point.exact else LEFT_BY_DIFFERENCES for name in wrong}
+        most = {name: min(1, max(share * self._off[name], ROUNDING / AGREES)) for name, share in shares.items()}
+        fixes = {name for name in wrong if self._error(gradients, number, name) <= most[name]}
+        others = self._slack[number].keys() - wrong if fixes else ()
         is_spoiled = any(not self._error(gradients, number, name) <= max(1, 2 * self._off[name]) for name in others)
         return set() if is_spoiled else fixes
 
@@ -300,46 +355,22 @@ class _Search:
     def _changed(self, edit: TreeEdit) -> CodeType:
         """The function's code with a change. Of an expression, only the new one is compiled."""
         node = edit.node if isinstance(edit.node, str) else located(edit.node, edit.site.get())
-        is_expression = isinstance(node, str | ast.expr) and self._is_open(edit.site)
+        is_expression = isinstance(node, str | ast.expr) and self.is_open(edit.site)
         if not is_expression or edit.also or has_scope(node):
-            return self._with(edit, located(edit.node, edit.site.get()))
+            return self.with_edit(edit, located(edit.node, edit.site.get()))
         new = compile(node if isinstance(node, str) else ast.Expression(node), "<a change>", "eval")
-        return self._opened(edit.site, lambda variables: eval(new, self._function.__globals__, variables))
-
-    def _is_open(self, site: Site) -> bool:
-        """Whether a place holds an expression that sees the function's variables: no target, no slices."""
-        node = site.get()
-        if not isinstance(node, ast.expr) or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
-            return False
-        is_whole = not any(isinstance(part, ast.Slice | ast.Starred) for part in elements(node))
-        return id(node) not in self._inner and is_whole
-
-    def _opened(self, site: Site, instead: Callable[[dict[str, Any]], Any]) -> CodeType:
-        """The function's code that takes at this place what it is told for its variables."""
-        if site not in self._codes:
-            self._codes[site] = self._with(TreeEdit("", site, ""), located(parsed(f"{_HERE}(locals())"), site.get()))
-        code = self._codes[site]
-        return code.replace(co_consts=tuple(instead if const == _HERE[1:-1] else const for const in code.co_consts))
-
-    def _with(self, edit: TreeEdit, node: Any) -> CodeType:
-        before = [(site, site.get()) for site in (edit.site, *edit.also)]
-        for site, _ in before:
-            site.put(node)
-        try:
-            return self._source.code()
-        finally:
-            for site, old in before:
-                site.put(old)
+        return self.opened(edit.site, lambda variables: eval(new, self._scope, variables))
 
     def _looked(self, wrong: set[str], budget: SearchBudget) -> Known:
         """The values of a run of the function, and which places matter: a moved value moves wrong tensors alone."""
         values, texts, variables = dict[int, Any](), dict[str, Any](), dict[str, Any]()
-        idle = set[Site]()
-        for site in filter(self._is_open, sites(self._source.definition)):
+        idle, times = set[Site](), Counter[Site]()
+        for site in () if self.only else filter(self.is_open, sites(self.source.definition)):
             code = compile(ast.Expression(site.get()), "<a value>", "eval")
 
             def here(local: dict[str, Any], site: Site = site, code: Any = code) -> Any:
-                node, value = site.get(), eval(code, self._function.__globals__, local)
+                node, value = site.get(), eval(code, self._scope, local)
+                times[site] += 1
                 held = as_numpy(value)
                 if id(node) not in values and isinstance(held, np.ndarray | np.generic | int | float):
                     values[id(node)] = texts[ast.unparse(node)] = copy.copy(held)
@@ -348,15 +379,21 @@ class _Search:
 
             if budget.taken() > budget.seconds / 2:
                 break
-            with contextlib.suppress(Exception), self._source.running(self._opened(site, here)), self._bounded():
+            with contextlib.suppress(Exception), self.source.running(self.opened(site, here)), self._bounded():
                 moved = self._trial.run(0)
                 touched = {name for name, gradient in moved.items() if not np.array_equal(gradient, self._first[name])}
-                idle |= set() if touched and touched <= wrong else {site}
+                is_shared = times[site] == 1 and not touched <= wrong  # in a loop, its other values may be wrong
+                idle |= {site} if is_shared or not touched else set()
                 self._matters |= bool(touched & wrong)
-        texts |= {name: as_numpy(x) for name, x in variables.items()} | parts_of(self._function, variables)
-        forward, unused = self._trial.forward, tuple(unused_in(self._source))
-        helpers, constants = helpers_of(forward, self._source), constants_of(forward)
+        texts |= {name: as_numpy(x) for name, x in variables.items()} | parts_of(self.source, variables)
+        for text in self._point.hints:
+            with contextlib.suppress(Exception):
+                texts[text] = as_numpy(eval(text, self._scope, variables))
+        forward, unused = self._trial.forward, tuple(unused_in(self.source))
+        helpers, constants = helpers_of(forward, self.source), constants_of(forward)
+        texts |= {name: x for name, x in named_numbers(forward).items() if self.source.names.get(name) is x}
         kept, library = pool(texts, unused, self.is_of_kernel), "triton" if self.is_of_kernel else self._trial.library
-        self._spelling = Spelling(library, self._source.names, kept)
-        places = sites(self._source.definition)
-        return Known(values, kept, helpers, constants, unused, idle, places, budget.with_kernels)
+        self._spelling = Spelling(library, self.source.names, kept)
+        places = sites(self.source.definition)
+        twins = twins_in(self.source, variables)
+        return Known(values, kept, helpers, constants, twins, unused, idle, places, budget.with_kernels)

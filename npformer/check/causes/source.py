@@ -5,25 +5,26 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+import itertools
 import math
 import sysconfig
 import tokenize
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.check.adapters.triton_kernels import kernel_of, python_of
-from npformer.check.causes.nodes import TreeEdit, is_mask, located
+from npformer.check.causes.nodes import TreeEdit, is_mask, located, rewritten
 from npformer.check.checkable import as_numpy, tree_of, unwrapped
 
 #: The most values for changes, if there are not more names.
 MOST_POOL, MOST_NAMES = 32, 64
-#: Names of endless iterators.
-ENDLESS = frozenset({"count", "cycle", "iter"})
+#: The most other calls that are tried for one.
+MOST_TWINS = 8
 _TRANSPOSED = ".swapaxes(-1, -2)"
 #: The name of a lambda that was made a function.
 LAMBDA = "_lambda_"
@@ -33,25 +34,60 @@ _OUTER, _NO_ARGUMENTS = "_outer_", ast.arguments([], [], None, [], [], None, [])
 class Source(NamedTuple):
     """A function with the tree that it was parsed to, and the names that it sees."""
 
-    function: FunctionType
-    tree: ast.Module  # a function that has its free variables, and in it the definition
-    definition: ast.FunctionDef
+    function: Any  # a FunctionType
+    tree: ast.Module  # a function that has its free variables, and in it the function's definition
+    definition: Any  # what is changed: the function's own, or one inside it, also a lambda
     first: int  # line of its file
     names: dict[str, Any]
     rewritten: Callable[[ast.Module], ast.Module] | None = None  # what Triton's interpreter makes of a tree
 
+    @property
+    def whole(self) -> ast.FunctionDef:
+        """The function's own definition."""
+        return next(node for node in self.tree.body[0].body if isinstance(node, ast.FunctionDef))  # type: ignore[attr-defined]
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether a definition inside the function is changed, such as a closure that the forward returns."""
+        return self.definition is not self.whole
+
+    @property
+    def name(self) -> str:
+        """That of what is changed."""
+        return getattr(self.definition, "name", "a lambda")
+
     def code(self) -> CodeType:
-        """The code of the definition as it is now, for the function, which keeps its defaults and variables."""
-        names: list[ast.expr] = [ast.Name(name, ast.Load()) for name in self.function.__code__.co_freevars]
-        all_free = ast.Expr(ast.Lambda(_NO_ARGUMENTS, ast.Tuple(names, ast.Load())))  # though a change may use none
-        self.definition.body.insert(0, all_free)
+        """The function's code, with the definition as it is now; the function keeps its defaults and variables."""
+        whole = self.whole
+        kept = {whole: self.function.__code__.co_freevars} | ({self.definition: self._around} if self.is_inner else {})
+        added = [(node.body, _using(names)) for node, names in kept.items() if isinstance(node, ast.FunctionDef)]
+        for body, line in added:
+            body.insert(0, line)
         try:
             tree = self.rewritten(copy.deepcopy(self.tree)) if self.rewritten else self.tree
             module = compile(ast.fix_missing_locations(tree), "<a change of backward>", "exec")
         finally:
-            self.definition.body.remove(all_free)
+            for body, line in added:
+                body.remove(line)
         outer = _code_in(module, _OUTER)
-        return _code_in(outer, self.definition.name)
+        return _code_in(outer, whole.name)
+
+    @property
+    def _around(self) -> list[str]:
+        """The variables of the function that a definition inside it may use."""
+        own = {id(node) for node in ast.walk(self.definition)}
+        inside = _variables(ast.walk(self.definition))
+        around = _variables(node for node in ast.walk(self.whole) if id(node) not in own)
+        return [name for name in around if name not in inside]
+
+    def inner(self, code: CodeType) -> Source | None:
+        """The definition inside the function that was compiled to this code, in the same tree; None if none was."""
+        for node in ast.walk(self.whole):
+            if isinstance(node, ast.FunctionDef | ast.Lambda) and getattr(node, "name", "<lambda>") == code.co_name:
+                decorated = [node, *getattr(node, "decorator_list", ())]
+                if self.first + min(each.lineno for each in decorated) - 1 == code.co_firstlineno:
+                    return self._replace(definition=node)
+        return None
 
     @contextmanager
     def running(self, code: CodeType) -> Iterator[None]:
@@ -63,19 +99,11 @@ class Source(NamedTuple):
         finally:
             function.__code__ = before
 
-    @property
-    def may_run_for_ever(self) -> bool:
-        """Whether a changed version might never end: it waits for a condition, or counts without end."""
-        return any(
-            isinstance(node, ast.While) or ENDLESS & {getattr(node, "id", ""), getattr(node, "attr", "")}
-            for node in ast.walk(self.definition)
-        )
-
     def place(self, line: int) -> str:
         """A line of the tree as the user knows it: its file or its cell, and the function."""
-        name, file = self.function.__name__, PurePath(self.function.__code__.co_filename)
+        name, file = self.name, PurePath(self.function.__code__.co_filename)
         at = f"line {self.first + line - 1}"
-        inside = "" if self.definition.name == LAMBDA else f", in {name}"
+        inside = "" if name == LAMBDA else f", in {name}"
         if "ipykernel" in str(file) or str(file).startswith(("<ipython-input", "<python-input", "<stdin")):
             return f"{at} of its cell{inside}"
         return f"{at} of {name}" if str(file).startswith("<") else f"{file.name}, {at}{inside}"
@@ -91,6 +119,8 @@ class Source(NamedTuple):
         edit.site.put(node)
         new = ast.unparse(node if whole is before else whole)
         edit.site.put(before)
+        if isinstance(before, ast.With):
+            return f"{place}: `with {ast.unparse(before.items[0])}` cuts the graph"
         if isinstance(edit.node, ast.If):  # a name is transposed before a return, or after another statement
             when, turned = ("in", edit.node.body[0]) if isinstance(before, ast.Return) else ("after", edit.node.body[1])
             name = ast.unparse(turned).partition(" = ")[0]
@@ -124,6 +154,21 @@ def _short(text: str) -> str:
     return text if len(text) <= 100 else f"{text[:48]} … {text[-48:]}"
 
 
+def _using(names: Sequence[str]) -> ast.Expr:
+    """A statement that makes a function see these names, though a change may use none."""
+    return ast.Expr(ast.Lambda(_NO_ARGUMENTS, ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load())))
+
+
+def _variables(nodes: Iterable[ast.AST]) -> list[str]:
+    """The names that are arguments or set."""
+    names = [
+        node.arg if isinstance(node, ast.arg) else node.id
+        for node in nodes
+        if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    ]
+    return list(dict.fromkeys(names))
+
+
 def _code_in(code: CodeType, name: str) -> CodeType:
     return next(const for const in code.co_consts if isinstance(const, CodeType) and const.co_name == name)
 
@@ -136,8 +181,11 @@ def is_installed(function: Any, kind: type | None = None) -> bool:
     return is_ours or any(file.is_relative_to(place) for place in libraries)
 
 
-def source_of(backward: Callable[..., Any]) -> Source | None:
-    """The source of a function, a lambda or an interpreted kernel; None if it has none, as at Python's prompt."""
+def source_of(backward: Callable[..., Any], code: CodeType | None = None) -> Source | None:
+    """The source of a function, a lambda or an interpreted kernel; None if it has none, as at Python's prompt.
+
+    code: of the definition inside the function that is meant, if not the function itself.
+    """
     kernel, rewritten = kernel_of(backward), None
     if kernel is not None:
         function, rewritten = python_of(kernel)
@@ -161,7 +209,8 @@ def source_of(backward: Callable[..., Any]) -> Source | None:
     free = [ast.Assign([ast.Name(n, ast.Store())], ast.Constant(None)) for n in function.__code__.co_freevars]
     outer = ast.Module([ast.FunctionDef(_OUTER, _NO_ARGUMENTS, [*free, definition], [])], [])
     names = function.__globals__ | dict(inspect.getclosurevars(function).nonlocals)
-    return Source(function, outer, definition, first, names, rewritten)
+    source = Source(function, outer, definition, first, names, rewritten)
+    return source if code is None else source.inner(code)
 
 
 def _lambda_of(code: CodeType, text: str) -> ast.FunctionDef:
@@ -177,38 +226,39 @@ def _lambda_of(code: CodeType, text: str) -> ast.FunctionDef:
     raise ValueError("no such lambda")
 
 
-def parts_of(function: FunctionType, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a tuple, a list or an object that the function was given: ``cache[0]``, ``self.x``."""
+def parts_of(source: Source, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of what the function was given, or sees: ``cache[0]``, ``cache["x"]``, ``self.x``, ``out.grad``."""
     held, parts = [id(value) for value in variables.values()], dict[str, Any]()
-    for name in function.__code__.co_varnames[: function.__code__.co_argcount]:
+    for name in variables if source.is_inner else _variables(ast.walk(source.definition.args)):
         whole = variables.get(name)
-        if isinstance(whole, tuple | list):
-            parts |= {f"{name}[{i}]": part for i, part in enumerate(whole) if id(part) not in held}
-        elif hasattr(whole, "__dict__"):
+        if isinstance(whole, tuple | list | dict):
+            items = whole.items() if isinstance(whole, dict) else enumerate(whole)
+            parts |= {f"{name}[{key!r}]": part for key, part in items if id(part) not in held}
+        elif hasattr(whole, "__dict__") and not isinstance(whole, type | FunctionType | ModuleType):
+            whole = vars(whole).get("_ctx", whole)  # copies of what a torch.autograd.Function saved
             parts |= {f"{name}.{attribute}": part for attribute, part in vars(whole).items()}
     return {text: as_numpy(value) for text, value in parts.items()}
 
 
 def unused_in(source: Source) -> list[str]:
     """The names that the function computes or unpacks, and never uses."""
-    nodes = [node for node in ast.walk(source.definition) if isinstance(node, ast.Name | ast.Assign | ast.AugAssign)]
-    made = [n for node in nodes if isinstance(node, ast.Assign) for target in node.targets for n in ast.walk(target)]
-    stored = [n.id for n in made if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    used |= {getattr(node.target, "id", "") for node in nodes if isinstance(node, ast.AugAssign)}
-    return [name for name in dict.fromkeys(stored) if name not in used and not name.startswith("_")]
+    nodes = list(ast.walk(source.definition))
+    targets = [target for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
+    stored = _variables(part for target in targets for part in ast.walk(target))
+    made = {
+        id(part) for target in targets for part in ast.walk(target) if isinstance(getattr(part, "ctx", 0), ast.Store)
+    }
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in made}
+    return [name for name in stored if name not in used and not name.startswith("_")]
 
 
 def helpers_of(forward: Callable[..., Any], source: Source) -> tuple[str, ...]:
-    """Names of functions that the forward calls with one argument, and the backward can call too."""
+    """Calls "f({0})" of the functions that the forward calls with one argument, and the backward can call too."""
     of_forward = source_of(forward)
-    if of_forward is None:
-        return ()
-    calls = [
-        n for n in ast.walk(of_forward.definition) if isinstance(n, ast.Call) and len(n.args) == 1 and not n.keywords
-    ]
-    names = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
-    return tuple(sorted(name for name in names if isinstance(source.names.get(name), FunctionType)))
+    nodes = ast.walk(of_forward.definition) if of_forward is not None else ()
+    called = (called for node in nodes for _, called in rewritten(node, [("", "f(a) → f")]))
+    names = {node.id for node in called if isinstance(node, ast.Name)}
+    return tuple(f"{name}({{0}})" for name in sorted(names) if isinstance(source.names.get(name), FunctionType))
 
 
 def pool(texts: Mapping[str, Any], unused: Sequence[str], is_of_kernel: bool = False) -> dict[str, Any]:
@@ -242,18 +292,60 @@ def _is_number_or_array(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def constants_of(forward: Callable[..., Any]) -> tuple[float, ...]:
-    """Numbers in the forward's source, and common constants of the field."""
-    known = [math.sqrt(2 / math.pi), math.sqrt(2 * math.pi), 1 / math.sqrt(2 * math.pi), math.sqrt(0.5), math.pi,
-             2 / math.sqrt(math.pi), 1 / math.sqrt(math.pi), 0.044715, 3 * 0.044715]  # fmt: skip
+def constants_of(forward: Any) -> tuple[float, ...]:
+    """The numbers in a forward's source, of its names and among its defaults."""
     source = source_of(forward)
-    if source is None:
-        return tuple(known)
-    nodes = [n.value for n in ast.walk(source.definition) if isinstance(n, ast.Constant)]
-    numbers = [n for n in nodes if isinstance(n, int | float) and not isinstance(n, bool)]
-    numbers += [
-        value
-        for name in sorted(source.function.__code__.co_names)
-        if isinstance(value := source.names.get(name), float)
-    ]
-    return tuple(dict.fromkeys([*numbers, *(3 * n for n in numbers), *known]))
+    values: list[Any] = [] if source is None else [value for _, value in _numbers_in(source)]
+    values += [*(getattr(unwrapped(forward), "__defaults__", None) or ()), *getattr(forward, "keywords", {}).values()]
+    return tuple(dict.fromkeys(x for x in values if type(x) in (int, float)))
+
+
+def named_numbers(forward: Any) -> dict[str, float]:
+    """The numbers that a forward uses by a name of its module, or of the function around it."""
+    source = source_of(forward)
+    return {} if source is None else {name: x for name, x in _numbers_in(source) if name.isidentifier()}
+
+
+def literals_of(sources: Iterable[Source]) -> dict[str, float]:
+    """The numbers that stand in these functions, each with its line; none of the small ones that explain anything."""
+    numbers = itertools.chain.from_iterable(map(_numbers_in, sources))
+    return {name: float(x) for name, x in numbers if not name.isidentifier() and x not in COMMON}
+
+
+def _numbers_in(source: Source) -> Iterator[tuple[str, float]]:
+    """The numbers that a function sees: literals with their lines, and those of names from outside."""
+    for node in ast.walk(source.whole):
+        value: Any = node.value if isinstance(node, ast.Constant) else source.names.get(getattr(node, "id", ""))
+        if type(value) in (int, float):
+            at = source.first + getattr(node, "lineno", 1) - 1
+            yield node.id if isinstance(node, ast.Name) else f"{value} (line {at})", value
+
+
+#: Numbers that are no names.
+COMMON = (0, 1, -1, 2, -2, 0.5)
+
+
+def twins_in(source: Source, variables: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Other calls for each call of a function of the user's: with its flag turned, or of one beside it."""
+    found = dict[str, tuple[str, ...]]()
+    seen = source.function.__globals__ | source.names | dict(variables)
+    for node in ast.walk(source.definition):
+        if not isinstance(node, ast.Call) or node.keywords:
+            continue
+        text, arguments = ast.unparse(node.func), ", ".join(map(ast.unparse, node.args))
+        owner, dot, name = text.rpartition(".")
+        beside: Mapping[str, Any] = vars(type(seen.get(owner))) if owner else seen
+        functions = {other: unwrapped(x) for other, x in beside.items() if isinstance(unwrapped(x), FunctionType)}
+        function = functions.pop(name, None)
+        if function is None or is_installed(function):
+            continue
+        flags = [p for p in inspect.signature(function).parameters.values() if type(p.default) is bool]
+        calls = [f"{text}({arguments}, {p.name}={not p.default})" for p in flags]
+        alike = [other for other, twin in functions.items() if _form(twin) == _form(function)]
+        found[ast.unparse(node)] = (*calls, *(f"{owner}{dot}{other}({arguments})" for other in alike))[:MOST_TWINS]
+    return found
+
+
+def _form(function: FunctionType) -> tuple[str, int]:
+    """A function's module, and the number of arguments that a call has to give."""
+    return function.__module__, function.__code__.co_argcount - len(function.__defaults__ or ())

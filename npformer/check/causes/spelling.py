@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.check.causes.nodes import TreeEdit, parsed
+from npformer.check.causes.nodes import TreeEdit, located, parsed
 
 #: The modules that hold each library's functions of arrays.
 _MODULES = {"torch": "torch", "jax": "jax.numpy", "triton": "triton.language"}
@@ -39,7 +39,7 @@ class Spelling:
         self._library, module = library, sys.modules.get(_MODULES.get(library, ""))
         self._module = next(
             (name for name, x in names.items() if x is module and module), f"__import__({library!r})"
-        ) + (".numpy" if library == "jax" and module not in names.values() else "")
+        ) + (".numpy" if library == "jax" and all(x is not module for x in names.values()) else "")
         arrays = [v for v in pool.values() if isinstance(v, np.ndarray)]
         most = max((v.size for v in arrays), default=0)
         self._is_flat = all(v.ndim == 1 for v in arrays)
@@ -51,11 +51,11 @@ class Spelling:
         if self._library == "numpy":
             yield edit
             return
-        text = edit.node if isinstance(edit.node, str) else ast.unparse(edit.node)
-        for length in self._lengths if self._library == "triton" and ".mean(" in text else ("",):
-            node = ast.parse(text, mode="eval").body if isinstance(edit.node, str) else copy.deepcopy(edit.node)
+        node = located(edit.node, edit.site.get())
+        for length in self._lengths if self._library == "triton" and ".mean(" in ast.unparse(node) else ("",):
             with contextlib.suppress(_UnknownError):
-                yield edit._replace(node=_Words(self._library, self._module, length, self._is_flat).visit(node))
+                words = _Words(self._library, self._module, length, self._is_flat)
+                yield edit._replace(node=words.visit(copy.deepcopy(node)))
 
 
 class _UnknownError(Exception):
@@ -69,7 +69,7 @@ class _Words(ast.NodeTransformer):
     _length: str
     _is_flat: bool
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:
+    def visit_Call(self, node: ast.Call) -> Any:
         match node.func:
             case ast.Attribute(value, "sum" | "mean" as name):
                 return self._reduced(node, value, name)
@@ -77,7 +77,7 @@ class _Words(ast.NodeTransformer):
                 return self._of_numpy(node, name)
         return self.generic_visit(node)
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
         if self._library == "triton" and node.attr in _ATTRIBUTES:
             raise _UnknownError
         if self._library == "torch" and node.attr == "size":
@@ -106,7 +106,7 @@ class _Words(ast.NodeTransformer):
         total = ast.Call(parsed(f"{self._module}.sum"), [self.visit(array), *rest], words)
         return ast.BinOp(total, ast.Div(), parsed(self._length)) if name == "mean" else total
 
-    def _of_numpy(self, node: ast.Call, name: str) -> ast.AST:
+    def _of_numpy(self, node: ast.Call, name: str) -> Any:
         arguments = [self.visit(argument) for argument in node.args]
         if self._library == "triton" and name == "sign":
             return parsed(_SIGN.format(self._module, ast.unparse(arguments[0])))
