@@ -38,6 +38,8 @@ FAMILIES = {
     "undeclared estimator": {"extra term"},
     "other arguments": {"wrong factor"},
     "axis summed twice": {"summed axis"},
+    "axes not summed": {"summed axis"},
+    "right numbers in another shape": {"reshaped"},
     "term missing": {"missing term"},
     "ignored output": {"missing term"},  # all that comes by that output
     "heads exchanged": {"reshaped", "wrong place"},

@@ -29,7 +29,7 @@ OUTSIDE = {
     "npformer.run.trainer": "when a run is saved or resumed",
     "npformer.run.model_arrays": "when a run is saved or resumed",
     "npformer.data": "before the forward, when a batch is made of its texts",
-    "npformer.models.transformer:Transformer.step": "in decoding, which writes one token after the other",
+    "npformer.layers.decode_state:DecodeState": "in decoding, which writes one token after the other",
 }
 
 

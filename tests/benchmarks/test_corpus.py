@@ -196,7 +196,7 @@ def test_a_kernel_of_a_tolerance_is_right(pair, mistake, opened):
 
 def test_the_smallest_factor_is_that_of_the_test():
     row = npf.tolerance((lambda x: (np.tanh(x), x), lambda dy, x: dy / np.cosh(x) ** 2), np.array([[1.0, 0.5]]))
-    row = row.check(0.03, 0.01).rows[0]
+    row = row.check(0.03, 0.01).claims[0]
     assert tolerances.smallest_factor(np.array([1.0, 2.0]), np.array([1.0, 2.0]), row) == pytest.approx(0.025, rel=2e-3)
     assert tolerances.smallest_factor(np.array([1.2]), np.array([1.0]), row) == 0
 

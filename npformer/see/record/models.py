@@ -56,11 +56,11 @@ def showcase_model(**changes: Any) -> Showcase:
     return Showcase(model, (src, tgt_in), tgt_out, tokens)
 
 
-def showcase(**changes: Any) -> Trace:
-    """The trace of the showcase's model; changes as in ``showcase_model``."""
+def showcase(*, lines: bool = True, **changes: Any) -> Trace:
+    """The trace of the showcase's model; lines as in ``npf.trace``, changes as in ``showcase_model``."""
     model, inputs, targets, tokens = showcase_model(**changes)
     named = tokens | {"pieces": [list(PIECES)]}
-    return trace(model, *inputs, targets=targets, tokens=named, name="transformer")
+    return trace(model, *inputs, targets=targets, tokens=named, name="transformer", lines=lines)
 
 
 def ids_of(rows: list[list[str]]) -> HostArray:

@@ -27,7 +27,7 @@ def whole64(runtimes, on_gpu):
 
 normal, lay_out = bad_input.normal, kernels_agree.lay_out  # fixtures that these tests ask for
 refuses_wrong_shapes = kernels_agree.refuses_wrong_shapes
-test_purity = contract.test_a_pair_is_pure_and_repeatable
+test_purity = contract.test_its_backward_has_every_property
 test_parts_of_a_batch = rows_of_a_batch.test_parts_of_a_batch_are_parts_of_the_whole
 test_no_number = not_a_number.test_no_number_where_there_is_none
 test_a_class_that_cannot_be = not_a_number.test_a_class_that_cannot_be_does_not_count

@@ -145,7 +145,7 @@ def test_what_a_function_of_a_sum_made_shows_the_sum_and_the_function(opened):
         "const td = [...document.querySelectorAll('td')].find((one) => one.entry?.name === 'r');"
         "npformerPage.pin(td, true)"
     )
-    assert text(opened, "#entry .madeof").startswith("is 1 / sqrt(sum), of the sum of 5 terms, by line 56: ")
+    assert text(opened, "#entry .madeof").startswith("is 1 / sqrt(sum), of the sum of 5 terms, by line 55: ")
     assert "1 / sqrt(sum) = " in text(opened, "#entry")
 
 
