@@ -17,7 +17,7 @@ def proposed(text):
 
 
 def applied(source, text):
-    """The source with every change that an explanation proposes; None if it proposes none, or names no such place."""
+    """The source with every change that an explanation proposes; None if it proposes none, or not in full."""
     tree, changes = ast.parse(source), 0
     for found in {match.group(): match for match in SENTENCE.finditer(text)}.values():
         line, gone = int(found["line"]), found["gone"] is not None
@@ -26,7 +26,10 @@ def applied(source, text):
             return None
         for parent, field, at in nodes if found["places"] else nodes[:1]:
             old = getattr(parent, field) if at is None else getattr(parent, field)[at]
-            put(parent, field, at, ast.Pass() if gone else node_of(found["new"], old))
+            try:
+                put(parent, field, at, ast.Pass() if gone else node_of(found["new"], old))
+            except SyntaxError:  # a long text is shortened, and a lambda stands in a line of its own
+                return None
             changes += 1
     for found in WITH.finditer(text):
         for parent, field, at, node in children(tree):

@@ -28,8 +28,8 @@ def of_person(pair, _):
     row = {"verdict": "right" if is_ok else "wrong", "said": said}
     if pair.deserves == "right" or is_ok:
         return row
-    if proposed(said):
-        heals = healed(pair, said)
+    heals = healed(pair, said) if proposed(said) else None
+    if heals is not None:
         return row | {"cause": "right" if heals else "false", "applied": heals}
     lines = {int(number) for number in re.findall(r"\bline (\d+)", said)}
     if lines & set(pair.lines) or any(word.lower() in said.lower() for word in pair.words):
@@ -49,10 +49,10 @@ def told(pair):
 
 
 def healed(pair, said):
-    """Whether the program with the change that is proposed is right at all points."""
+    """Whether the program with the change that is proposed is right at all points; None if that is not told in full."""
     text = applied(pair.text, said)
     if text is None:
-        return False
+        return None
     with loaded(replace(pair, text=text)) as evaluate:
         try:
             inputs, options = evaluate(AUTHOR[pair.made])
