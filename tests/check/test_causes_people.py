@@ -314,6 +314,18 @@ def test_a_declared_gradient_is_explained_beside_what_it_declares(backward, said
     assert said in row.diagnosis
 
 
+def test_a_change_that_leaves_another_gradient_wrong_is_told_with_a_doubt():
+    noise = normals(3)(6, 5)
+
+    def backward(dy, cache):
+        x, w = cache
+        return dy * np.cos(w), np.einsum("ij,ij->ij", dy, noise)
+
+    said = diagnoses((product, backward), X, normal(6, 5))
+    assert said["x"].endswith("`np.cos(w)` could be `np.sin(w)`, for this gradient alone")
+    assert said["w"].startswith("no known pattern fits")
+
+
 def test_a_number_that_a_partial_gives_is_a_constant_of_the_forward():
     def leaky(x, slope):
         return np.where(x > 0, x, slope * x), x

@@ -165,6 +165,7 @@ def _with_lines(
     if claimed is not None:
         rest = [t for t in vague if not any(t in one.fixes for one in repairs) and t not in point.subject.inputs.none]
         known |= left_out(point, rest, claimed, sizes) if rest else {}
+    is_whole = all(any(tensor in one.fixes for one in repairs) for tensor in wrong)
     for tensor in wrong:
         repair = next((one for one in repairs if tensor in one.fixes), None)
         if repair is None and known[tensor] == UNKNOWN:
@@ -173,8 +174,14 @@ def _with_lines(
             cause, text = known[tensor]
             if tensor in vague or cause == repair.cause:
                 cause = text = repair.cause
-            known[tensor] = Diagnosis(cause, f"{text}: {repair.place}")
+            known[tensor] = Diagnosis(cause, f"{text}: {repair.place if is_whole else _perhaps(repair.place)}")
     return known
+
+
+def _perhaps(place: str) -> str:
+    """A change after which other gradients are as wrong as before: it may fit by chance."""
+    could = place.replace("` should not be there", "` could be left out").replace("` should be `", "` could be `")
+    return f"{could}, for this gradient alone"
 
 
 def _alike(
