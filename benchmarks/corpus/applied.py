@@ -41,10 +41,10 @@ def applied(source, text):
 
 def places_of(tree, text, line, everywhere):
     """The places that read so, of this line; of its function, if the same stands in several places."""
-    wanted = plain(text)
+    wanted = (plain(text), text)  # arguments read as an assignment
     return [
         (parent, field, at) for parent, field, at, node in children(tree)
-        if isinstance(node, ast.expr | ast.stmt | ast.arguments) and ast.unparse(node) == wanted
+        if isinstance(node, ast.expr | ast.stmt | ast.arguments) and ast.unparse(node) in wanted
         and (everywhere or getattr(node, "lineno", getattr(parent, "lineno", 0)) == line)
     ]  # fmt: skip
 

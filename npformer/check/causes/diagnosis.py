@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -170,12 +171,16 @@ def _with_lines(
         repair = next((one for one in repairs if tensor in one.fixes), None)
         if repair is None and known[tensor] == UNKNOWN:
             known[tensor] = known[tensor]._replace(text="; ".join([UNKNOWN.text, *remarks]))
-        elif repair is not None and not (" = " in known[tensor].cause and repair.cause == "wrong constant"):
+        elif repair is not None and not (" = " in known[tensor].cause and LITERAL.search(repair.place)):
             cause, text = known[tensor]
             if tensor in vague or cause == repair.cause:
                 cause = text = repair.cause
             known[tensor] = Diagnosis(cause, f"{text}: {repair.place if is_whole else _perhaps(repair.place)}")
     return known
+
+
+#: A number in the place of one that a name of the problem explains: it is this input's own.
+LITERAL = re.compile(r"should be `[-+\d.e]+`")
 
 
 def _perhaps(place: str) -> str:

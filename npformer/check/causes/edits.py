@@ -240,7 +240,7 @@ def projections(here: Here) -> Texts:
 def names(here: Here) -> Texts:
     """Another array in the place of one, what it lacks to 1, or 1; a number of the forward in the place of a number."""
     if here.is_read and not here.shape:
-        yield from (("wrong constant", repr(number)) for number in here.known.constants)
+        yield from (("wrong constant", repr(number)) for number in here.known.constants if not here.is_twin(number))
     if here.is_read:
         named = [(text, np.shape(v)) for text, v in here.others() if is_named(text) and not here.is_twin(v)]
         same = [text for text, shape in named if shape == here.shape]
@@ -282,7 +282,7 @@ EXCHANGED = _of_additions(names, names_added)
 #: The simple changes, tried in every function of the user's; the last add a value of the function. Of one kind, those
 #: where a value is made come before its return.
 SIMPLE = (
-    _of_changes(FIRST), UNUSED, EXCHANGED, _of_changes(CHANGES),
+    _of_changes(FIRST), _of_additions(unused_names), EXCHANGED, _of_changes(CHANGES),
     _of_additions(unused_names, functions, factors, products, terms, expressions),
 )  # fmt: skip
 #: Tried after them: inventions, which build new expressions.

@@ -50,7 +50,7 @@ _DROPS = (
     ("extra factor", "a // b → a"), ("extra factor", "a ** b → a"),
 )  # fmt: skip
 _ASSOCIATIONS = [
-    ("wrong place", rule)
+    ("wrong constant", rule)
     for op in "+-*/"
     for rule in (f"f(a, *r, **k) {op} b → f(a {op} b, *r, **k)", f"f(a {op} b, *r, **k) → f(a, *r, **k) {op} b")
 ]
