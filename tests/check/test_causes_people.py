@@ -318,7 +318,7 @@ def test_a_change_that_leaves_another_gradient_wrong_is_told_with_a_doubt():
     noise = normals(3)(6, 5)
 
     def backward(dy, cache):
-        x, w = cache
+        _, w = cache
         return dy * np.cos(w), np.einsum("ij,ij->ij", dy, noise)
 
     said = diagnoses((product, backward), X, normal(6, 5))

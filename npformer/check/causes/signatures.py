@@ -13,6 +13,7 @@ import numpy as np
 from npformer.backend import Pair
 from npformer.check.causes.paths import Slopes
 from npformer.check.inputs import as_tuple
+from npformer.check.look import expect_fitting
 from npformer.check.subject import Subject, Upstream
 
 #: Of more gradients, not every order is tried.
@@ -42,6 +43,7 @@ def other_form(checked: Subject, upstream: Upstream, is_failing: bool) -> str:
             subject = checked.of(Pair(forward, lambda dy, cache, c=call, o=ordered: o(c(dy, cache))))
             try:
                 claims = subject.gradients(upstream)
+                expect_fitting(subject, claims)
                 truth = slopes.measured() if truth is None else truth
                 claimed = np.array([np.sum(claims[name] * d) for name, d in slopes.directions])
             except Exception:

@@ -48,7 +48,7 @@ def test_equality_of_layers_and_models(case, whole64):
 
 @contract.EVERY_LAYER
 def test_adding(case, whole64):
-    contract.test_a_layer_writes_nothing_but_gradients_and_those_by_adding(case, whole64)
+    contract.test_a_layers_gradients_are_added_kept_and_emptied(case, whole64)
 
 
 @contract.EVERY_CASE
