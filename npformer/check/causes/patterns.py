@@ -192,8 +192,9 @@ def _place(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
         if spots.shape == clues.key_visible.shape and not np.any(spots & clues.key_visible):
             return Diagnosis("wrong at masked positions", "only masked (padded) positions are wrong")
     for axis, length in enumerate(n.shape):
-        bad = np.unique(np.nonzero(wrong)[axis])
-        where = {0: "first", length - 1: "last"}.get(bad[0]) if len(bad) == 1 else None
+        others = tuple(i for i in range(n.ndim) if i != axis)
+        bad = np.flatnonzero(wrong.any(axis=others)) if others else np.flatnonzero(wrong)
+        where = {0: "first", length - 1: "last"}.get(int(bad[0])) if len(bad) == 1 else None
         if where and length > 2 and wrong.sum() * length == wrong.size > 2 * length:  # two may be so by chance
             text = f"only index {bad[0]} of axis {axis} is wrong, the {where}"
             return Diagnosis(f"wrong at the {where} position", text)
@@ -201,9 +202,9 @@ def _place(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
         return None
     where = _region(wrong, clues.values)
     entries = f"{int(wrong.sum())} of {a.size} entries"
-    if not np.any(a[wrong]):
+    if not np.any(wrong & (a != 0)):
         return Diagnosis("zero in places", f"{entries} are 0 where they should not be{where}")
-    if not np.any(n[wrong]):
+    if not np.any(wrong & (n != 0)):
         return Diagnosis("not zero in places", f"{entries} should be 0 and are not{where}")
     return Diagnosis("wrong in a region", f"only {entries} are wrong{where}") if where else None
 
