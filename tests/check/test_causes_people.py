@@ -235,6 +235,12 @@ def test_the_diagonal_of_a_jacobian_is_told():
     assert said.startswith("it takes only each entry's own share")
 
 
+def test_few_digits_are_no_missing_sum():
+    """Of a function of each entry alone, the own share is the whole gradient."""
+    few = unsourced("lambda dy, y: dy * (1 - 0.9999999 * y * y)")
+    assert told((lambda x: (np.tanh(x),) * 2, few), X) == "no known pattern fits"
+
+
 def product(x, w):
     return x * np.sin(w), (x, w)
 
@@ -296,6 +302,18 @@ def window(dy, x):
 def test_an_estimator_that_nobody_declared_is_recognised():
     assert "straight-through" in told((sign, window), X)
     assert gradcheck((sign, window), X, reference=(sign, window)).ok
+
+
+@pytest.mark.parametrize("inputs", [-np.abs(X) - 0.1, np.abs(X) + 5], ids=["below", "above"])
+def test_a_forward_that_is_flat_here_is_no_estimator(inputs):
+    def clipped(x):
+        return np.clip(x, 0, 5), x
+
+    assert told((clipped, lambda dy, x: dy), inputs) == "it should be zero everywhere, and is not"
+
+
+def test_gradients_that_are_all_0_recognise_no_other_form():
+    assert "straight-through" in told((lambda x: (np.round(4 * x), None), lambda dy, cache: dy), X)
 
 
 @pytest.mark.parametrize(

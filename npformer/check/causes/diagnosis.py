@@ -21,7 +21,7 @@ from npformer.check.causes.patterns import NOT_ZERO, UNKNOWN, Clues, Diagnosis, 
 from npformer.check.causes.search import SearchTarget, none_returned, repairs_of
 from npformer.check.causes.signatures import other_form
 from npformer.check.causes.source import literals_of, named_numbers, source_of
-from npformer.check.causes.trial import plain, sources_run
+from npformer.check.causes.trial import plain, sources_run, trials_of
 from npformer.check.checkable import Checkable, is_of_layers, unpacked
 from npformer.check.look import MANY_ELEMENTS, CheckOptions, Look, look_at, random_upstreams, rows_of
 from npformer.check.measures import NEGLIGIBLE, largest, max_abs
@@ -38,13 +38,13 @@ def diagnosed(checked: Subject, look: Look, how: CheckOptions) -> Report:
 
     Patterns are read from small tensors alone.
     """
-    wrong = {row.tensor for row in look.report.rows if row.verdict == WRONG}
+    wrong = {row.tensor for row in look.report.wrong}
     if sum(x.size for x in checked.tensors.values()) > LARGE:
-        with suppress(Exception):
-            small = Elsewhere(checked, how.seed).smaller()
+        small, seen = Elsewhere(checked, how.seed).smaller(), None
+        with suppress(Exception):  # a check may refuse what it cannot judge
             seen = small and look_at(small, replace(how, elementwise=None))
-            if small and seen and {row.tensor for row in seen.report.rows if row.verdict == WRONG} == wrong:
-                return look.report.explained(_diagnosed(small, seen, how, [checked]).causes)
+        if small and seen and {row.tensor for row in seen.report.wrong} == wrong:
+            return look.report.explained(_diagnosed(small, seen, how, [checked]).causes)
     return _diagnosed(checked, look, how)
 
 
@@ -132,12 +132,13 @@ DECLARED = 1e-9
 
 
 def _is_step(checked: Subject, tensor: str, diagnosis: Diagnosis | None) -> bool:
-    """Whether the forward answers in steps of a tensor, and the gradient is that of something else."""
+    """Whether the forward answers in steps of a tensor: the same here, another far away, and there the same nearby."""
     x = checked.tensors[tensor]
     if diagnosis is not None and diagnosis.cause == NOT_ZERO:
-        with suppress(Exception):
-            moved = checked.outputs({tensor: 1.7 * x + 0.37 * np.max(np.abs(x), initial=1.0)})
-            return any(not np.array_equal(y, z) for y, z in zip(checked.outputs({}), moved, strict=True))
+        with suppress(Exception):  # far away may be out of the forward's domain
+            far = 1.7 * x + 0.37 * np.max(np.abs(x), initial=1.0)
+            here, there, beside = (checked.outputs({tensor: at}) for at in (x, far, far * (1 + 1e-9)))
+            return all(map(np.array_equal, there, beside)) and not all(map(np.array_equal, here, there))
     return False
 
 
@@ -158,15 +159,17 @@ def _with_lines(
 ) -> dict[str, Diagnosis]:
     """The diagnoses of the wrong tensors, with the change that makes them right, or what else is known."""
     vague = [tensor for tensor in wrong if is_vague(diagnoses.get(tensor))]
-    repairs, remarks = repairs_of(point, wrong, is_brief=not vague)
+    trials = trials_of(point.subject, point.upstreams)
+    repairs, remarks = repairs_of(point, wrong, trials, is_brief=not vague)
+    mended, without = {tensor for one in repairs for tensor in one.fixes}, point.subject.inputs.none & set(wrong)
     known = {tensor: diagnoses.get(tensor, UNKNOWN) for tensor in wrong}
     zero = {tensor for tensor in wrong if known[tensor].cause == "zero"}
-    for tensor in () if repairs else zero | (point.subject.inputs.none & set(wrong)):
-        known[tensor] = known[tensor]._replace(text=next(none_returned(point), known[tensor].text))
-    if claimed is not None:
-        rest = [t for t in vague if not any(t in one.fixes for one in repairs) and t not in point.subject.inputs.none]
-        known |= left_out(point, rest, claimed, sizes) if rest else {}
-    is_whole = all(any(tensor in one.fixes for one in repairs) for tensor in wrong)
+    for tensor in () if repairs else zero | without:
+        known[tensor] = known[tensor]._replace(text=next(none_returned(trials), known[tensor].text))
+    rest = [tensor for tensor in vague if tensor not in mended | without]
+    if claimed is not None and rest:
+        known |= left_out(point, rest, claimed, sizes)
+    is_whole = mended.issuperset(wrong)
     for tensor in wrong:
         repair = next((one for one in repairs if tensor in one.fixes), None)
         if repair is None and known[tensor] == UNKNOWN:

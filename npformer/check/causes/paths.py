@@ -8,6 +8,8 @@ constant, L no longer depends on x through it:
 A backward that forgets the expression gives ∂L/∂x − share; one that takes it c times gives ∂L/∂x + (c − 1)·share. So
 along several directions the error of every tensor, right ones too, has to be one and the same multiple of the shares.
 Both derivatives are central differences of the user's own forward, so that this holds for code of any library.
+
+A gradient may also be that of each entry's own output alone, dy_i·∂y_i/∂x_i: the diagonal of a Jacobian that has more.
 """
 
 from __future__ import annotations
@@ -34,8 +36,11 @@ from npformer.check.subject import Subject, Upstream
 from npformer.io.seconds import now
 from npformer.typing import HostArray, Tensors
 
-#: Directions of each tensor; of its numbers, the step of a difference; relative, shares that are the same.
-DIRECTIONS, STEP, ALIKE, SEED = 4, 1e-5, 1e-5, 11
+#: Directions of each tensor, and their seed; of the root mean square of its numbers, the step of a difference.
+DIRECTIONS, SEED, STEP = 4, 11, 1e-5
+#: Relative: slopes this near are the same. An error below ten times that is none of a share.
+ALIKE = 1e-5
+#: Of each function, the most expressions that are held; for all, so many seconds. The most entries that are moved.
 MOST_PLACES, SECONDS, MOST_ENTRIES = 60, 3.0, 1000
 
 
@@ -54,19 +59,22 @@ def left_out(
 
     claimed: the gradients for the first upstream gradient. sizes: named numbers, which a factor may equal.
     """
-    found = {tensor: own for tensor in wrong if (own := _own_share(point, tensor, claimed[tensor])) is not None}
     slopes = Slopes(point.subject, point.upstreams[0])
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole = slopes.measured()
-        ways = [] if whole is None else list(_ways(slopes, whole))
-    if whole is None or not ways or found:
+        if whole is None:
+            return {}
+        error = slopes.along(claimed) - whole
+        places = {tensor: [name == tensor for name, _ in slopes.directions] for tensor in wrong}
+        far = [t for t, here in places.items() if max_abs(error[here]) > 10 * ALIKE * max_abs(whole[here])]
+        found = {t: OWN_SHARE for t in far if _is_own_share(point, t, claimed[t])}
+        ways = [] if found else list(_ways(slopes, whole))
+    if not ways:
         return found
-    error = np.array([np.sum(claimed[name] * d) for name, d in slopes.directions]) - whole
     if told := _explained(error, ways, sizes):
         return dict.fromkeys(wrong, told)
-    for tensor in wrong:
-        here = [name == tensor for name, _ in slopes.directions]
+    for tensor, here in places.items():
         inside = [way._replace(share=way.share[here]) for way in ways]
         inside = [way for way in inside if np.any(way.share) and _factor(whole[here], way.share) is None]
         if told := _explained(error[here], inside, sizes):
@@ -86,22 +94,25 @@ def _explained(error: HostArray, ways: Sequence[Way], sizes: Mapping[str, float]
     return None
 
 
-def _own_share(point: SearchTarget, tensor: str, claimed: HostArray) -> Diagnosis | None:
+OWN_SHARE = Diagnosis(
+    "missing term",
+    "it takes only each entry's own share: an entry changes other outputs, too, and the sum over these is missing",
+)
+
+
+def _is_own_share(point: SearchTarget, tensor: str, claimed: HostArray) -> bool:
     """Whether a gradient is that of each entry's own output alone: of the Jacobian the diagonal, as of a softmax."""
     subject, (dy, *others) = point.subject, point.upstreams[0]
     x = subject.tensors[tensor]
     if others or dy.shape != x.shape or not 1 < x.size <= MOST_ENTRIES:
-        return None
+        return False
     h, wanted = STEP * (rms(x) or 1.0), np.empty(x.shape)
     for at in np.ndindex(x.shape):
         moved = np.zeros(x.shape)
         moved[at] = h
         above, below = (subject.outputs({tensor: end})[0][at] for end in (x + moved, x - moved))
         wanted[at] = dy[at] * (above - below) / (2 * h)
-    if max_abs(claimed - wanted) > ALIKE * max_abs(wanted):
-        return None
-    why = "an entry changes other outputs, too, and the sum over these is missing"
-    return Diagnosis("missing term", f"it takes only each entry's own share: {why}")
+    return max_abs(claimed - wanted) <= ALIKE * max_abs(wanted)
 
 
 def _told(way: Way, factor: str) -> Diagnosis:
@@ -129,7 +140,7 @@ def _factor(error: HostArray, share: HostArray) -> float | None:
 
 
 def _ways(slopes: Slopes, whole: HostArray) -> Iterator[Way]:
-    """The expressions on some but not all ways to the loss, each share once."""
+    """The expressions on some but not all ways to the loss, each with its share."""
     began = now()
     for source in sources_run(slopes.subject):
         opened = OpenSource(source)
@@ -174,6 +185,10 @@ class Slopes:
         self.subject, self._oracle = subject, Oracle(subject, [upstream], use_complex=False)
         every = random_directions(subject, SEED, DIRECTIONS)
         self.directions = [(name, d) for name, directions in every.items() for d in directions]
+
+    def along(self, gradients: Tensors) -> HostArray:
+        """The gradients along each direction."""
+        return np.array([np.sum(gradients[name] * d) for name, d in self.directions])
 
     def measured(self) -> HostArray | None:
         """The slope along each direction; None if one is not finite."""

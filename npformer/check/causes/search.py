@@ -1,10 +1,10 @@
 """Finds the mistake in a wrong backward by undoing it: one small change of its source that makes it right.
 
-The source of the backward, and that of each function of the user's that it calls, is changed in one place at a
+The source of the backward, and that of each function of the user's that runs in it, is changed in one place at a
 time (``edits.py``), run on the forward's cache, and compared with the true gradients. A change reveals the mistake and
 its line if the check itself calls every wrong tensor right with it, here and at other points (``elsewhere.py``). One
 that makes some tensors right and does not spoil the others is the first of several causes; the search for the next one
-continues in the changed source. A function with unbounded loops is not changed, since it might never return.
+continues in the changed source.
 
 The verdict's limit is one of a tensor's size, and some errors are hardly larger: a change that hides one among larger
 numbers meets the limit, too. What undoes the mistake leaves nothing of the error, so a share of it is the limit here.
@@ -42,7 +42,7 @@ from npformer.check.causes.source import (
     unused_in,
 )
 from npformer.check.causes.spelling import Spelling
-from npformer.check.causes.trial import Trial, trials_of
+from npformer.check.causes.trial import Trial
 from npformer.check.checkable import as_numpy
 from npformer.check.measures import largest, max_abs
 from npformer.check.report import WRONG
@@ -133,14 +133,13 @@ class SearchTarget(NamedTuple):
 
 
 def repairs_of(
-    point: SearchTarget, wrong: Sequence[str], is_brief: bool = False, trials: Sequence[Trial] = ()
+    point: SearchTarget, wrong: Sequence[str], trials: Sequence[Trial], is_brief: bool = False
 ) -> tuple[list[Repair], list[str]]:
     """The changes that make the wrong tensors right, one or two; and remarks if tensors are left.
 
-    The remarks are hints, and say why no change was found. is_brief: only simple changes are tried. trials: the
-    functions that may be at fault; by default those of the point's subject.
+    The remarks are hints, and say how many changes were tried. trials: the functions that may be at fault. is_brief:
+    only simple changes are tried.
     """
-    trials = trials or trials_of(point.subject, point.upstreams)
     mains = [(trial, source) for trial in trials if (source := trial.source)][:MOST_THAT_RAN]
     repairs, left = list[Repair](), set(wrong)
     with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.ExitStack() as kept:
@@ -168,9 +167,9 @@ def repairs_of(
     return repairs, hints[:3]
 
 
-def none_returned(point: SearchTarget) -> Iterator[str]:
+def none_returned(trials: Sequence[Trial]) -> Iterator[str]:
     """The places at which a backward returns None for one of several gradients."""
-    for source in filter(None, (trial.source for trial in trials_of(point.subject, point.upstreams))):
+    for source in filter(None, (trial.source for trial in trials)):
         for node in ast.walk(source.definition):
             match node:
                 case ast.Return(ast.Tuple(parts)) if any(ast.unparse(part) == "None" for part in parts):

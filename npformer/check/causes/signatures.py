@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Pair
-from npformer.check.causes.paths import Slopes
+from npformer.check.causes.paths import ALIKE, Slopes
 from npformer.check.inputs import as_tuple
 from npformer.check.look import expect_fitting
+from npformer.check.measures import max_abs
 from npformer.check.subject import Subject, Upstream
 
 #: Of more gradients, not every order is tried.
 MOST_GRADIENTS = 4
-#: Relative: along random directions the gradients are those of the forward.
-ALIKE = 1e-5
 Backward = Callable[[Any, Any], Any]
 
 
@@ -45,10 +44,10 @@ def other_form(checked: Subject, upstream: Upstream, is_failing: bool) -> str:
                 claims = subject.gradients(upstream)
                 expect_fitting(subject, claims)
                 truth = slopes.measured() if truth is None else truth
-                claimed = np.array([np.sum(claims[name] * d) for name, d in slopes.directions])
+                claimed = slopes.along(claims)
             except Exception:
                 continue
-            if truth is not None and np.max(np.abs(claimed - truth)) <= ALIKE * np.max(np.abs(truth)):
+            if truth is not None and max_abs(claimed - truth) < ALIKE * max_abs(truth):  # zeros are of every form
                 said = " and ".join(filter(None, (taken, returned)))
                 return f"every gradient is right, but {said}; npformer calls backward(dy, cache) and expects " + (
                     f"the gradients of {', '.join(names)}, in this order"

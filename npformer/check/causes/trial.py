@@ -1,4 +1,4 @@
-"""Runs of a check for functions of the user's that may be at fault: a pair's backward, or methods named so."""
+"""Runs of a check for functions of the user's that may be at fault: what runs in a backward."""
 
 from __future__ import annotations
 

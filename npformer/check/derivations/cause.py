@@ -185,7 +185,7 @@ def _change(
 
     heres: Any = [SimpleNamespace(number=i, tensors=truth, symmetric=lambda g: g) for i, truth in enumerate(truths)]
     around = SearchTarget(heres[0], (), truths[:1], {}, {name}, lambda: heres[1:], verdicts)
-    found, _ = repairs_of(around, [name], is_brief, [Trial(function, forward, run)])
+    found, _ = repairs_of(around, [name], [Trial(function, forward, run)], is_brief)
     by_chance = rf"[<>]=? (?:{'|'.join(derivation.letters)})\b" if derivation.letters else r"\.shape"  # of these sizes
     place = next((each.place for each in found if not re.search(by_chance, each.place)), "")
     return re.sub(r"^(line \d+) of \w+", r"\1", place)
