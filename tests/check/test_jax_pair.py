@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from npformer import from_jax, gradcheck
+from npformer.check.adapters.jax_pair import in_numpy
+from npformer.check.subject import Subject
 from npformer.errors import ConfigError, DTypeError
 from tests.check.own_code import line_of
 from tests.interop.conftest import expect_right
@@ -13,6 +15,33 @@ jnp = jax.numpy
 
 RNG = np.random.default_rng(0)
 X, W = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2))
+
+
+def test_what_stops_a_gradient_is_told_with_its_line():
+    def softmax(x):
+        e = jnp.exp(x)
+        return e / jax.lax.stop_gradient(e.sum(axis=-1, keepdims=True))
+
+    (row,) = gradcheck(from_jax(softmax), X).rows
+    assert row.cause == "cut graph"
+    place = f"test_jax_pair.py, line {line_of(softmax, 'stop_gradient')}, in softmax: "
+    stopped = "e.sum(axis=-1, keepdims=True)"
+    assert row.diagnosis == f"cut graph: {place}`jax.lax.stop_gradient({stopped})` should be `{stopped}`"
+
+
+def in_numpy_at(function, dy, *inputs):
+    subject = Subject(from_jax(function), inputs)
+    return subject.gradients((dy,)), in_numpy(subject, type(subject.target.owner), [(dy,)])
+
+
+def test_a_rule_is_searched_in_numpy_unless_it_needs_more():
+    dy = RNG.normal(size=X.shape)
+    gradients, (run, names) = in_numpy_at(make_scaled_sine(1.5), dy, X, X + 1)
+    assert names["jnp"] is np
+    assert all(np.allclose(g, run(0)[name], rtol=1e-12) for name, g in gradients.items())
+    first_row = jax.custom_vjp(lambda x: x)
+    first_row.defvjp(lambda x: (x, None), lambda _, dy: (dy.at[0].multiply(2.0),))
+    assert in_numpy_at(first_row, dy, X)[1] is None
 
 
 def make_scaled_sine(factor):

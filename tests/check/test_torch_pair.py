@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from npformer import from_torch, gradcheck
+from npformer.check.causes import search
 from npformer.errors import ConfigError, DTypeError
 from tests.check.own_code import line_of
 from tests.interop.conftest import expect_right
@@ -354,12 +355,36 @@ def test_the_line_and_the_missing_term_of_a_function():
     assert LayerNorm.backward is before
 
 
-def test_a_function_that_another_one_calls_is_told_by_what_it_leaves_out():
-    """Or by the line and the term, if the search comes so far in its time."""
-    row, _ = checked(lambda x, gamma: LayerNorm.apply(x, gamma), X, RNG.normal(size=4)).rows
-    line = line_of(LayerNorm, "r = 1 / torch.sqrt")
-    left_out = f"it leaves out what goes through `centred * centred` (test_torch_pair.py, line {line}, in forward)"
-    assert row.diagnosis.startswith((left_out, f"missing term: test_torch_pair.py, line {line + 9}, in backward: "))
+@pytest.mark.parametrize("changes", [0, 150_000])
+def test_a_function_that_another_one_calls_is_told_by_its_line_or_by_what_it_leaves_out(changes, monkeypatch):
+    monkeypatch.setattr(search, "MOST_CHANGES", changes)
+    row, _ = checked(lambda x, gamma: LayerNorm.apply(x, gamma), X, np.array([0.5, 1.5, -1.0, 2.0])).rows
+    there, here = line_of(LayerNorm, "r = 1 / torch.sqrt"), line_of(LayerNorm, "g = dy * gamma") + 1
+    left_out = f"it leaves out what goes through `centred * centred` (test_torch_pair.py, line {there}, in forward)"
+    assert row.diagnosis.startswith(f"missing term: test_torch_pair.py, line {here}" if changes else left_out)
+
+
+def without_grad(x):
+    with torch.no_grad():
+        mean = x.mean(dim=-1, keepdim=True)
+    return (x - mean) ** 2
+
+
+CUTS = {
+    "detach": (lambda x: x * x.sin().detach().sum(), "`x.sin().detach()` should be `x.sin()`"),
+    "data": (lambda x: x * x.exp().data, "`x.exp().data` should be `x.exp()`"),
+    "item": (lambda x: x * x.sum().item(), "`x.sum().item()` should be `x.sum()`"),
+    "no_grad": (without_grad, "`with torch.no_grad()` cuts the graph"),
+}
+
+
+@pytest.mark.parametrize(("function", "said"), CUTS.values(), ids=CUTS)
+def test_what_cuts_a_graph_is_told_with_its_line(function, said):
+    (row,) = checked(function, X).rows
+    line = line_of(function, "with torch.no_grad") if function is without_grad else function.__code__.co_firstlineno
+    assert row.verdict == "WRONG"
+    assert f"test_torch_pair.py, line {line}" in row.diagnosis
+    assert row.diagnosis.endswith(said)
 
 
 def test_without_a_line_what_to_do_is_said():
