@@ -1,8 +1,8 @@
 """What a check says of a program with a mistake that people reported, and whether what it says mends it.
 
 A change that is proposed is applied to the program's source, which then has to be right at the author's point, at three
-more and at two other sizes; a remark without a change has to name a line or a word of the answer, which was written
-before the code.
+more and at two other sizes, else it is false. A remark without a change has to name a line or a word of the answer,
+which was written before the code; it is never counted as false.
 """
 
 import re
