@@ -226,8 +226,9 @@ def reusable(asked: Asked) -> Equations:
     s, (p, q), a = asked.subject, asked.upstreams[:2], asked.gradients  # equal ones would hide a confusion
     if not asked.other:
         raise DoesNotApply("it has no input that could be another one at the second place")
-    b, equations = s.gradients(q, asked.other), list[Equation]()
+    b = s.gradients(q, asked.other)
     for order in (1, -1):
+        equations = list[Equation]()
         with s.at():
             s.zero_gradients()
             first = s.forward()

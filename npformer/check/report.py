@@ -187,7 +187,10 @@ class Claim(Judged):
 
 @dataclass(frozen=True, repr=False)
 class Report(Displayed):
-    """What ``gradcheck`` and ``certify`` return. ``ok``, ``str(report)``, ``to_dict()``, ``raise_if_failed()``."""
+    """What ``gradcheck``, ``certify``, ``tolerance`` and the judge of derivations return.
+
+    ``ok``, ``str(report)``, ``to_dict()``, ``raise_if_failed()``.
+    """
 
     name: str
     rows: tuple[Row, ...] = field(default_factory=tuple)
@@ -195,7 +198,7 @@ class Report(Displayed):
     notes: tuple[str, ...] = ()  # parts that the check does not cover, and a witness that was left out
     regimes: tuple[Tried, ...] = ()  # with ``regimes=``: each regime and size
     smallest: tuple[Any, ...] = ()  # the smallest inputs that were found at which the first of them fails
-    claims: tuple[Claim, ...] = ()  # of ``certify``
+    claims: tuple[Claim, ...] = ()  # of ``certify``, of a derivation's lines, of tolerances
 
     @property
     def ok(self) -> bool:
