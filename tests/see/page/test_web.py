@@ -13,7 +13,7 @@ from npformer.see.page import write_trace_page
 from npformer.see.page.bugs import bug_traces
 from npformer.see.page.trace_writer import opening
 from npformer.see.record.models import model_setting, showcase
-from tests.check.own_code import Scaled
+from tests.check.own_code import Scaled, line_of
 from tests.chromium import NARROW, READY, WIDE
 
 pytestmark = pytest.mark.browser
@@ -145,7 +145,8 @@ def test_what_a_function_of_a_sum_made_shows_the_sum_and_the_function(opened):
         "const td = [...document.querySelectorAll('td')].find((one) => one.entry?.name === 'r');"
         "npformerPage.pin(td, true)"
     )
-    assert text(opened, "#entry .madeof").startswith("is 1 / sqrt(sum), of the sum of 5 terms, by line 55: ")
+    line = line_of(npf.functional.layer_norm_forward, "r = 1 / xp.sqrt")
+    assert text(opened, "#entry .madeof").startswith(f"is 1 / sqrt(sum), of the sum of 5 terms, by line {line}: ")
     assert "1 / sqrt(sum) = " in text(opened, "#entry")
 
 
