@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-SCRIPT = EXAMPLES / "make_dates.py"
-SHIPPED = EXAMPLES / "data" / "dates.tsv"
+SHIPPED = Path(__file__).parents[2] / "examples" / "data" / "dates.tsv"
 
 
 @pytest.fixture
