@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.measures import rms, terms
+from npformer.check.measures import direction_in, rms, terms
 from npformer.check.oracles import CENTRAL_H, COMPLEX_H, SAME, Oracle, unit
 from npformer.check.subject import Subject, Upstream
 from npformer.typing import HostArray
@@ -51,7 +51,7 @@ def fitness(checked: Subject, upstreams: Sequence[Upstream], seed: int) -> Fitne
     rng, oracle, outputs = np.random.default_rng([seed, 2]), Oracle(checked, upstreams[:1]), checked.outputs({})
     culprit = cache(lambda: culprit_of(checked))  # a forward for each tensor: only if it is asked for
     for tensor, x in checked.tensors.items():
-        direction = np.where(np.isfinite(x), rng.normal(size=x.shape), 0)
+        direction = direction_in(x, rng)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", np.exceptions.ComplexWarning)

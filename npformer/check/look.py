@@ -12,7 +12,7 @@ from npformer.backend import Device
 from npformer.check import behaviour
 from npformer.check.checkable import Checkable
 from npformer.check.fitness import Fitness, culprit_of, fitness
-from npformer.check.measures import max_abs, rms, terms
+from npformer.check.measures import direction_in, max_abs, rms, terms
 from npformer.check.oracles import Evidence, Oracle
 from npformer.check.prepared import Constants, is_output
 from npformer.check.regions import region_of
@@ -247,7 +247,4 @@ def silenced(upstream: Upstream, silent: Container[int]) -> Upstream:
 def random_directions(checked: Subject, seed: int, count: int = DIRECTIONS) -> dict[str, list[HostArray]]:
     """A few directions for each tensor: a direction over all tensors would hide a small bias beside a large matrix."""
     rng = np.random.default_rng([seed, 1])
-    return {
-        tensor: [np.where(np.isfinite(x), rng.normal(size=x.shape), 0) for _ in range(count)]
-        for tensor, x in checked.tensors.items()
-    }
+    return {tensor: [direction_in(x, rng) for _ in range(count)] for tensor, x in checked.tensors.items()}

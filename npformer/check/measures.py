@@ -53,10 +53,25 @@ def terms(upstream: Sequence[HostArray], outputs: Sequence[HostArray]) -> float:
     return sum(float(np.sum(np.abs(r * y))) for r, y in zip(upstream, outputs, strict=True))
 
 
+def loss_of(upstream: Sequence[HostArray], outputs: Sequence[HostArray]) -> float:
+    """L = Σ r·y."""
+    return sum(float(np.sum(r * y)) for r, y in zip(upstream, outputs, strict=True))
+
+
 def rms(x: HostArray) -> float:
     """√mean(x²) of the finite entries; 0 of an empty array."""
     x = x[np.isfinite(x)]
     return float(np.sqrt(np.mean(np.square(x)))) if x.size else 0.0
+
+
+def direction_in(x: HostArray, rng: np.random.Generator) -> HostArray:
+    """A random direction, 0 where x is not finite."""
+    return np.where(np.isfinite(x), rng.normal(size=x.shape), 0)
+
+
+def nearby(x: HostArray, share: float, rng: np.random.Generator) -> HostArray:
+    """x, of which each entry moves by at most a share of itself."""
+    return np.asarray(x * (1 + share * rng.uniform(-1, 1, size=x.shape)))
 
 
 def with_gaps(x: HostArray) -> HostArray:

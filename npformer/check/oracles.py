@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.measures import U, max_abs, rms
+from npformer.check.measures import U, loss_of, max_abs, rms
 from npformer.check.subject import Subject, Upstream
 from npformer.typing import HostArray, HostArrays, Shape, Tensors
 
@@ -62,6 +62,12 @@ def outputs_near(subject: Subject, replaced: Tensors, here: Sequence[HostArray])
     if len(there) != len(here) or any(y.shape != at.shape for y, at in zip(there, here, strict=True)):
         return tuple(np.full(y.shape, np.nan) for y in here)
     return there
+
+
+def slope_of(subject: Subject, upstream: Upstream, at: Tensors, tensor: str, direction: HostArray) -> float:
+    """The slope of L along a direction by the complex step, at these tensors."""
+    outputs = subject.outputs({**at, tensor: at[tensor] + 1j * COMPLEX_H * direction})
+    return loss_of(upstream, [np.imag(np.asarray(y)) for y in outputs]) / COMPLEX_H
 
 
 class Slope(NamedTuple):

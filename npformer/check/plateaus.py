@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.behaviour import counted_lines
-from npformer.check.measures import max_abs, rms
+from npformer.check.measures import loss_of, max_abs, rms, terms
 from npformer.check.oracles import outputs_near
 from npformer.check.report import RIGHT, UNCLEAR, WRONG
 from npformer.check.subject import Subject, Upstream
@@ -122,20 +122,20 @@ def _fitted(
             y - before for y, before in zip(outputs_near(subject, {tensor: x + at * step}, middle), middle, strict=True)
         ]
         largest = [np.maximum(most, np.abs(move)) for most, move in zip(largest, moves, strict=True)]
-        changes[i] = [sum(float(np.sum(r * m)) for r, m in zip(upstream, moves, strict=True)) for upstream in upstreams]
+        changes[i] = [loss_of(upstream, moves) for upstream in upstreams]
     if not np.all(np.isfinite(changes)):
         return np.array([0.0, np.inf, np.inf])[:, None] * np.ones(len(upstreams))
     touched[:] = [old | (most > 0) for old, most in zip(touched, largest, strict=True)]
     sizes = [where * (np.abs(y) + most) for where, y, most in zip(touched, middle, largest, strict=True)]
-    terms = np.array([sum(float(np.sum(np.abs(r) * y)) for r, y in zip(u, sizes, strict=True)) for u in upstreams])
+    sums = np.array([terms(upstream, sizes) for upstream in upstreams])
     slopes, errors, residuals = [], [], []
     for degree, (powers, inverse, variance) in zip((*DEGREES, None), fits, strict=True):
         coefficients = inverse @ changes
         slopes.append(coefficients[1])
         if degree is not None:
             squares = np.sum(np.square(changes - powers @ coefficients), axis=0)
-            residuals.append(np.sqrt(squares / POINTS) / np.where(terms == 0, 1.0, terms))
-            errors.append(4 * np.sqrt(variance * squares / (POINTS - degree - 1)) + ROUNDING * terms)
+            residuals.append(np.sqrt(squares / POINTS) / np.where(sums == 0, 1.0, sums))
+            errors.append(4 * np.sqrt(variance * squares / (POINTS - degree - 1)) + ROUNDING * sums)
     errors = [error + np.abs(a - b) for error, a, b in zip(errors, slopes, slopes[1:], strict=False)]
     best, each = np.argmin(errors, axis=0), np.arange(len(upstreams))
     return np.array([np.array(part)[best, each] for part in (slopes[:-1], errors, residuals)])
@@ -169,13 +169,13 @@ def slack_of(subject: Subject, tensor: str, upstream: Upstream) -> float:
     of them beside the size of x. Larger jumps than MOST_ROUGH are no tolerance's.
     """
     x, middle, slack = subject.tensors[tensor], subject.outputs({}), 0.0
-    size, terms = rms(x) or 1.0, sum(float(np.sum(np.abs(r * y))) for r, y in zip(upstream, middle, strict=True))
+    size, most = rms(x) or 1.0, MOST_ROUGH * terms(upstream, middle)
 
     def seen(t: float) -> _Seen:
         runs = Counter[Any]()
         with counted_lines(runs):
             after = outputs_near(subject, {tensor: x + t * way}, middle)
-        value = sum(float(np.sum(r * (a - b))) for r, a, b in zip(upstream, after, middle, strict=True))
+        value = loss_of(upstream, list(map(np.subtract, after, middle)))
         return _Seen(t, value, runs.total(), max(runs.values(), default=0))
 
     def apart(p: _Seen, q: _Seen) -> float:
@@ -202,7 +202,7 @@ def slack_of(subject: Subject, tensor: str, upstream: Upstream) -> float:
             jump, of_claims = abs(q.value - p.value), max_abs(after - before)
             passes = max(p.most, q.most) if varies else PASSES
             is_jump = varies or apart(p, q) > SINGLE * usual  # not the rounding that is everywhere
-            if is_jump and jump <= MOST_ROUGH * terms and of_claims <= MOST_ROUGH * max_abs(before):
+            if is_jump and jump <= most and of_claims <= MOST_ROUGH * max_abs(before):
                 slack = max(slack, passes**2 / 10 * jump / size + passes * of_claims)
     return slack
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from npformer.check.measures import U, max_abs, rms
+from npformer.check.measures import U, max_abs, rms, terms
 from npformer.check.oracles import COMPLEX_H, Oracle, unit
 from npformer.check.report import WRONG, Row
 from npformer.check.rounding.float64 import Jitter
@@ -98,11 +98,8 @@ class _Look:
         subject = self._oracle.subject
         x = subject.tensors[self._tensor]
         moved = subject.outputs({self._tensor: x + 1j * COMPLEX_H * direction})
-        terms = sum(
-            float(np.sum(np.abs(r * np.real(y))[np.imag(y) != 0]))
-            for r, y in zip(self._oracle.upstreams[0], moved, strict=True)
-        )
-        return max(self._floor, 64 * U * terms / (rms(x) or 1.0))
+        part = terms(self._oracle.upstreams[0], [np.real(y) * (np.imag(y) != 0) for y in moved])
+        return max(self._floor, 64 * U * part / (rms(x) or 1.0))
 
     def _is_wrong_at(self, index: Index) -> bool:
         """Whether the entry fails its rule in ``verdict.py``, also for new upstream gradients."""

@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
+from npformer.check.measures import loss_of
 from npformer.check.oracles import outputs_near
 from npformer.check.report import KINK, RIGHT, UNCLEAR, WRONG
 from npformer.check.subject import Subject, Upstream
@@ -122,5 +123,5 @@ def kink(subject: Subject, tensor: str, direction: HostArray, upstream: Upstream
     )
 
 
-def _change(upstream: Upstream, after: tuple[HostArray, ...], before: tuple[HostArray, ...]) -> float:
-    return sum(float(np.sum(r * (a - b))) for r, a, b in zip(upstream, after, before, strict=True))
+def _change(upstream: Upstream, after: Upstream, before: Upstream) -> float:
+    return loss_of(upstream, list(map(np.subtract, after, before)))

@@ -20,6 +20,7 @@ import numpy as np
 from npformer.check.checkable import ConstantInput
 from npformer.check.inputs import Leaf, leaves_of, parameter_names, rebuilt
 from npformer.check.look import CheckOptions, upstreams_of
+from npformer.check.measures import direction_in
 from npformer.check.oracles import CENTRAL_H, SAME, Oracle
 from npformer.check.regimes import REGIMES, Around, Regimes, chosen, variants
 from npformer.check.report import KINK, NOT_TRIED, NOTHING, PROBLEM, RIGHT, UNCLEAR, WRONG, Report, Row, Tried
@@ -196,7 +197,7 @@ class Walk:
             (upstream,) = upstreams_of(checked, how, 1)
             claims, oracle = checked.gradients(upstream), Oracle(checked, [upstream])
             for name, x in checked.tensors.items():
-                direction = np.where(np.isfinite(x), rng.normal(size=x.shape), 0)
+                direction = direction_in(x, rng)
                 slope = oracle.complex_step(name, direction)
                 near, _ = oracle.difference(name, direction, CENTRAL_H, {}, noise_too=False)
                 apart = abs(float(np.sum(claims[name] * direction)) - slope.value[0]) / slope.reach[0]

@@ -115,7 +115,7 @@ class JAXRun:
             if cache.pulled is None:
                 cache.pulled = jax.vjp(of_floats, [x for x in cache.arguments if is_inexact(x)])
             y, pull = cache.pulled
-            dys = dy if isinstance(dy, tuple) else (dy,)
+            dys = as_tuple(dy)
             (pulled,) = pull(
                 tuple(jax.numpy.asarray(dys[i], part.dtype) for i, part in zip(cache.kept, y, strict=True))
             )

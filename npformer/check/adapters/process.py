@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from npformer.check.checkable import Checkable
+from npformer.check.inputs import as_tuple
 from npformer.errors import ConfigError, ProcessError
 from npformer.io.child_process import ChildEnded, ChildProcess
 from npformer.typing import HostArray
@@ -69,7 +70,7 @@ class _Program:
 
     def backward(self, dy: Any, cache: Any) -> tuple[HostArray, ...]:
         names, arrays, options = cache
-        upstream = map(np.asarray, dy if isinstance(dy, tuple) else (dy,))
+        upstream = map(np.asarray, as_tuple(dy))
         return tuple(self._ask("backward", names, [*arrays, *upstream], options)[1])
 
     def _ask(self, what: str, names: list[str], arrays: list[HostArray], options: dict[str, Any]) -> tuple[Any, Any]:

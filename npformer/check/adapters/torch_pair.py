@@ -29,6 +29,7 @@ import numpy as np
 
 from npformer.check.adapters.triton_kernels import interpreted
 from npformer.check.checkable import Checkable, Value, as_numpy, is_inexact, outputs_of, within
+from npformer.check.inputs import as_tuple
 from npformer.errors import ConfigError
 from npformer.typing import HostArray
 
@@ -164,7 +165,7 @@ class TorchRun:
 
         leaves, outputs, watched = cache.graph = cache.graph or self._graph(cache)
         cache.passes += 1
-        dys = dy if isinstance(dy, tuple) else (dy,)
+        dys = as_tuple(dy)
         sent = [self._upstream(d).to(part.dtype) for d, part in zip(dys, outputs, strict=True)]
         watched = [*watched, *((d, r, r.clone()) for d, r in zip(dys, sent, strict=True))]
         if any(y.requires_grad for y in outputs):

@@ -22,7 +22,6 @@ import contextlib
 import copy
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,26 +29,21 @@ from npformer.check.causes.inverse import CHANGES, FIRST, FIRST_IN_KERNELS, REST
 from npformer.check.causes.mutants import called, elements
 from npformer.check.causes.nodes import (
     Found,
+    Here,
     Known,
     Site,
     TreeEdit,
     fits,
     is_mask,
     is_named,
-    is_operand,
-    is_part,
     is_real,
-    is_value,
     parsed,
     sites,
 )
-from npformer.check.measures import max_abs
 from npformer.typing import Shape
 
 #: The most names of which projections are made.
 MOST_NAMES = 5
-#: Relative: numbers this near are the same but for digits.
-TWIN = 1e-5
 _LAST = "axis=-1, keepdims=True"
 _NP = "__import__('numpy')"
 _SIGMOID = f"1 / (1 + {_NP}.exp(-{{0}}))"
@@ -61,52 +55,6 @@ _FUNCTIONS = ("{0} ** 2", "{0} ** 0.5", "{0} ** 3", "1 / {0}", "1 - {0}", f"{_NP
               f"{_NP}.exp({{0}})", f"{_NP}.conj({{0}})", _SIGMOID)  # fmt: skip
 
 Texts = Iterator[tuple[str, str]]
-
-
-class Here(NamedTuple):
-    """A place, with its value and its source, and what there is to build with."""
-
-    site: Site
-    value: Any
-    text: str
-    known: Known
-
-    @property
-    def shape(self) -> Shape:
-        return np.shape(self.value)
-
-    @property
-    def is_operand(self) -> bool:
-        return is_operand(self.site)
-
-    @property
-    def is_read(self) -> bool:
-        """Whether it is a name, or a part of one."""
-        return isinstance(self.site.get(), ast.Name | ast.Subscript | ast.Attribute)
-
-    @property
-    def takes_terms(self) -> bool:
-        """Whether it is a sum's first part, or an assigned or returned value: one place of several alike."""
-        parent = self.site.parent
-        is_in_sum = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add | ast.Sub)
-        is_whole = isinstance(parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple)
-        return (is_in_sum and self.site.field == "left") or is_whole
-
-    def is_twin(self, value: Any) -> bool:
-        """Whether it is the same but for digits: then the mistake is where one was made, and not in its use."""
-        return np.shape(value) == self.shape and 0 < max_abs(value - self.value) <= TWIN * max_abs(self.value)
-
-    def others(self) -> Iterator[tuple[str, Any]]:
-        """The other values, by their source."""
-        return ((text, v) for text, v in self.known.pool.items() if text != self.text)
-
-    def arrays(self) -> list[str]:
-        """Names of arrays of numbers."""
-        pool = self.known.pool
-        return [text for text, v in self.others() if np.ndim(v) and is_part(text, pool) and not is_mask(v)]
-
-    def numbers(self) -> list[str]:
-        return [text for text, v in self.others() if is_named(text) and not np.ndim(v) and ".size" not in text]
 
 
 def factors(here: Here) -> Texts:
@@ -145,25 +93,6 @@ def functions(here: Here) -> Texts:
     """A function applied to an existing value."""
     for derived in (*_FUNCTIONS, *here.known.helpers):
         yield "wrong factor", derived.format(f"({here.text})")
-    if len(here.shape) == 2:
-        yield "wrong branch", f"{_NP}.tril({here.text})"
-        yield "wrong factor", f"{_NP}.linalg.inv({here.text})"
-
-
-def choices(here: Here) -> Texts:
-    """One of two, by a mask of the pool."""
-    if not here.is_operand or not here.shape:
-        return
-    names, pool = here.arrays(), here.known.pool
-    masks = [text for text, v in here.others() if is_mask(v) and fits(np.shape(v), here.shape)]
-    masks += [f"{name} > 0" for name in names if np.shape(pool[name]) == here.shape]
-    masks += [f"abs({name}) < {bound}" for name in names[:2] for bound in here.numbers()[:2]]
-    others = ["0", "1", f"-({here.text})", *(f"{_NP}.sign({name})" for name in names[:2])]
-    others += [f"({here.text}) * {text}" for text in pool if text.isidentifier()][:4]
-    others += [text for text, v in here.others() if np.shape(v) == here.shape and not is_mask(v)]
-    for mask, other in itertools.product(masks[:8], others[:18]):
-        yield "wrong branch", f"{_NP}.where({mask}, {here.text}, {other})"
-        yield "wrong branch", f"{_NP}.where({mask}, {other}, {here.text})"
 
 
 def _added(here: Here, terms: Iterable[tuple[str, Shape]]) -> Texts:
@@ -187,11 +116,6 @@ def terms(here: Here) -> Texts:
 
 def products(here: Here) -> Texts:
     if here.takes_terms:
-        yield from _added(here, here.known.products)
-
-
-def products_at_names(here: Here) -> Texts:
-    if isinstance(here.site.get(), ast.Name) and not here.takes_terms:
         yield from _added(here, here.known.products)
 
 
@@ -223,7 +147,7 @@ def projections(here: Here) -> Texts:
     With a name as a factor, too, and both terms of a norm: a − mean(a), a − sum(a·b), a − b·mean(a·b),
     a − mean(a) − b·mean(a·b).
     """
-    text, is_place = here.text, here.takes_terms or isinstance(here.site.get(), ast.Name)
+    text, is_place = here.text, here.takes_terms or isinstance(here.node, ast.Name)
     if not is_place or not here.shape or here.shape[-1] < 2:
         return
     alike = [name for name, v in here.known.pool.items() if np.shape(v) == here.shape and not is_mask(v)]
@@ -248,31 +172,46 @@ def names(here: Here) -> Texts:
         yield from (("wrong factor", text) for text in (*same, f"1 - {here.text}", "1", *more))
 
 
-def expressions(here: Here) -> Texts:
-    """An expression of the same shape in the place of a name."""
-    if here.is_read:
-        same = [(text, v) for text, v in here.others() if not is_named(text) and np.shape(v) == here.shape]
-        yield from (("wrong factor", text) for text, v in same if not here.is_twin(v))
-
-
 def sums(here: Here) -> Texts:
     axes = [*range(len(here.shape)), *itertools.combinations(range(len(here.shape)), 2)]
     for axis, name in itertools.product(axes, ("sum", "mean")):
         yield "summed axis", f"({here.text}).{name}(axis={axis}, keepdims=True)"
 
 
-#: Takes a place with real numbers, and gives pairs (mistake, what should stand there instead).
-Addition = Callable[[Here], Texts]
-Change = Callable[[Site, Known], Found]
+#: Takes a place, and gives pairs (mistake, what should stand there instead).
+Change = Callable[[Here], Found]
 Edits = Callable[[ast.FunctionDef, Known], Iterator[TreeEdit]]
 
 
-def _of_changes(kinds: Sequence[Change]) -> Edits:
-    return lambda function, known: _changes(_sites(function, known), known, kinds)
+def _of_changes(*kinds: Change) -> Edits:
+    """Changes of any place, of kernels where it matters."""
+
+    def edits(function: ast.FunctionDef, known: Known) -> Iterator[TreeEdit]:
+        places = _places(function, known)
+        return _made([here for here in places if here.site not in known.idle or not known.with_kernels], kinds)
+
+    return edits
 
 
-def _of_additions(*kinds: Addition) -> Edits:
-    return lambda function, known: _additions(_sites(function, known), known, kinds)
+def _of_additions(*kinds: Change) -> Edits:
+    """Changes of places with real numbers on which a wrong tensor depends."""
+
+    def edits(function: ast.FunctionDef, known: Known) -> Iterator[TreeEdit]:
+        places = [here for here in _places(function, known) if here.is_value and here.site not in known.idle]
+        places = [here for here in places if is_real(here.value) and not is_mask(here.value)]
+        if known.with_kernels:  # what a kernel's sums lack could be added before and after them: where they are used
+            places.sort(key=lambda here: (_is_stored(here.site), -getattr(here.node, "lineno", 0)))
+        return _made(places, kinds)
+
+    return edits
+
+
+def _made(places: Sequence[Here], kinds: Sequence[Change]) -> Iterator[TreeEdit]:
+    for kind, here in itertools.product(kinds, places):
+        for cause, node in kind(here):
+            yield TreeEdit(cause, here.site, node)
+            if isinstance(here.node, ast.Constant) and (also := here.known.twins(here.site)):
+                yield TreeEdit(cause, here.site, node, also)  # the constant wherever it stands
 
 
 #: Of what a function computes and never uses.
@@ -282,18 +221,17 @@ EXCHANGED = _of_additions(names, names_added)
 #: The simple changes, tried in every function of the user's; the last add a value of the function. Of one kind, those
 #: where a value is made come before its return.
 SIMPLE = (
-    _of_changes(FIRST), _of_additions(unused_names), EXCHANGED, _of_changes(CHANGES),
-    _of_additions(unused_names, functions, factors, products, terms, expressions),
+    _of_changes(*FIRST), _of_additions(unused_names), EXCHANGED, _of_changes(*CHANGES),
+    _of_additions(unused_names, functions, factors, products, terms),
 )  # fmt: skip
 #: Tried after them: inventions, which build new expressions.
-INVENTED = _of_additions(unused_in_products, projections, derived_factors, choices, sums, products_at_names)
+INVENTED = _of_additions(unused_in_products, projections, derived_factors, sums)
 #: Of what a library differentiates.
-CUTS = _of_changes((cuts,))
+CUTS = _of_changes(cuts)
 #: The same for kernels and what launches them, in another order.
 WITH_KERNELS = (
-    UNUSED, _of_changes(FIRST_IN_KERNELS), EXCHANGED, _of_additions(factors, products),
-    _of_additions(projections, products_at_names), _of_additions(expressions, functions, derived_factors, terms),
-    _of_additions(sums, choices), _of_changes(REST_IN_KERNELS),
+    UNUSED, _of_changes(*FIRST_IN_KERNELS), EXCHANGED, _of_additions(factors, products),
+    _of_additions(projections, functions, derived_factors, terms, sums), _of_changes(*REST_IN_KERNELS),
 )  # fmt: skip
 
 
@@ -313,35 +251,13 @@ def bound(function: ast.FunctionDef, known: Known) -> Iterator[TreeEdit]:
             yield TreeEdit("late binding", Site(node, "args", None), changed)
 
 
-def _changes(everywhere: Sequence[Site], known: Known, kinds: Sequence[Change]) -> Iterator[TreeEdit]:
-    for kind in kinds:
-        for site in everywhere:
-            if known.with_kernels and site in known.idle:
-                continue
-            for cause, node in kind(site, known):
-                yield TreeEdit(cause, site, node)
-                if isinstance(site.get(), ast.Constant) and (also := known.twins(site)):
-                    yield TreeEdit(cause, site, node, also)  # the constant wherever it stands
-
-
-def _additions(everywhere: Sequence[Site], known: Known, kinds: Sequence[Addition]) -> Iterator[TreeEdit]:
-    values = [(site, known.at(site)) for site in everywhere if is_value(site, known) and site not in known.idle]
-    places = [Here(site, value, ast.unparse(node), known) for site, (node, value) in values if is_real(value)]
-    if known.with_kernels:  # what a kernel's sums lack could be added before and after them: here, where they are used
-        places.sort(key=lambda here: (_is_stored(here.site), -getattr(here.site.get(), "lineno", 0)))
-    for kind in kinds:
-        for here in places:
-            is_open = kind is functions or not is_mask(here.value)  # a mask is the argument of a function, at most
-            for cause, text in kind(here) if is_open else ():
-                yield TreeEdit(cause, here.site, text)
-
-
-def _sites(function: ast.FunctionDef, known: Known) -> list[Site]:
+def _places(function: ast.FunctionDef, known: Known) -> list[Here]:
     """All places, names that are returned as they are last: their mistake is mostly where they were made."""
     values = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
     returned = {id(part) for value in values for part in elements(value) if isinstance(part, ast.Name)}
-    places = [site for site in sites(function) if not known.with_kernels or _is_number(site, known)]
-    return sorted(places, key=lambda site: id(site.get()) in returned)
+    places = [Here(site, known) for site in sites(function)]
+    places = [here for here in places if not known.with_kernels or _is_number(here)]
+    return sorted(places, key=lambda here: id(here.node) in returned)
 
 
 def _is_stored(site: Site) -> bool:
@@ -349,7 +265,7 @@ def _is_stored(site: Site) -> bool:
     return isinstance(site.get(), ast.Name) and isinstance(site.parent, ast.Call) and called(site.parent) == "store"
 
 
-def _is_number(site: Site, known: Known) -> bool:
+def _is_number(here: Here) -> bool:
     """Whether what is here is no address, and part of none: a number, a statement, or without a value of its own."""
-    node, value = known.at(site)
-    return isinstance(node, ast.stmt | ast.Constant | ast.keyword) or is_real(value) or id(node) not in known.values
+    is_other = isinstance(here.node, ast.stmt | ast.Constant | ast.keyword) or id(here.node) not in here.known.values
+    return is_other or is_real(here.value)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from npformer.check.inputs import as_tuple
+from npformer.check.measures import nearby
 from npformer.check.subject import Subject
 from npformer.typing import HostArray
 
@@ -81,7 +82,7 @@ class Elsewhere:
         return subject if is_fit and all(np.isfinite(x).all() for x in (*outputs, *gradients.values())) else None
 
     def _moved(self, x: HostArray) -> HostArray:
-        return np.asarray(x * (1 + MOVE * self._rng.uniform(-1, 1, size=x.shape)))
+        return nearby(x, MOVE, self._rng)
 
     def _number(self, name: str, value: Any) -> Any:
         if isinstance(value, float) and name not in self._fixed:

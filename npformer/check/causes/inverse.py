@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,10 @@ import numpy as np
 from npformer.check.causes.mutants import called
 from npformer.check.causes.nodes import (
     Found,
-    Known,
+    Here,
     Site,
-    array_of,
     is_mask,
-    is_operand,
     is_real,
-    is_value,
     kind_of,
     literal,
     parsed,
@@ -76,16 +72,14 @@ _MENU = (math.sqrt(2 / math.pi), math.sqrt(2 * math.pi), 1 / math.sqrt(2 * math.
 MOST_INTEGER = 64
 
 
-def accumulation(site: Site, known: Known) -> Found:
+def accumulation(here: Here) -> Found:
     """A contribution that was kept alone is added to the others."""
-    match site.get():
+    match here.node:
         case ast.Assign([target], value):
             if not isinstance(target, ast.Tuple):
-                is_once = isinstance(target, ast.Name) and isinstance(site.parent, ast.FunctionDef)
+                is_once = isinstance(target, ast.Name) and isinstance(here.site.parent, ast.FunctionDef)
                 added = ast.AugAssign(target, ast.Add(), value)  # type: ignore[arg-type]
                 yield "missing term" if is_once else "not accumulated", added
-            if isinstance(target, ast.Subscript):
-                yield "missing factor", ast.AugAssign(target, ast.Mult(), value)
         case ast.AugAssign(target, _, value):
             pass
         case ast.Expr(ast.Call() as store) if called(store) == "store":  # in a kernel
@@ -100,96 +94,87 @@ def accumulation(site: Site, known: Known) -> Found:
         yield "not accumulated", ast.parse(call).body[0]
 
 
-def outputs(site: Site, known: Known) -> Found:
-    match site.get():
+def outputs(here: Here) -> Found:
+    match here.node:
         case ast.Return(ast.Tuple(parts)):
-            orders = _exchanges(parts, range(len(parts)))
-            yield from (("swapped outputs", ast.Return(ast.Tuple(order, ast.Load()))) for order in orders)
+            yield from (("swapped outputs", ast.Return(ast.Tuple(order, ast.Load()))) for order in _exchanges(parts))
         case ast.Assign([ast.Tuple(parts)], value):
-            for order in _exchanges(parts, range(len(parts))):
+            for order in _exchanges(parts):
                 yield "swapped outputs", ast.Assign([ast.Tuple(order, ast.Store())], value)
-        case ast.List([first, second], ast.Load()):
-            yield "swapped outputs", ast.List([second, first], ast.Load())
+        case ast.List(parts, ast.Load()):
+            yield from (("swapped outputs", ast.List(order, ast.Load())) for order in _exchanges(parts))
 
 
-def _exchanges(parts: Sequence[Any], places: Iterable[int]) -> Iterator[list[Any]]:
-    """The parts, with those at two of these places exchanged."""
-    for i, j in itertools.combinations(places, 2):
+def _exchanges(parts: Sequence[Any]) -> Iterator[list[Any]]:
+    """The parts, with two of them exchanged."""
+    for i, j in itertools.combinations(range(len(parts)), 2):
         changed = list(parts)
         changed[i], changed[j] = parts[j], parts[i]
         yield changed
 
 
-def signs(site: Site, known: Known) -> Found:
-    yield from (*flips(site, known), *negations(site, known))
+def signs(here: Here) -> Found:
+    yield from (*flips(here), *negations(here))
 
 
-def flips(site: Site, known: Known) -> Found:
-    if not isinstance(getattr(node := site.get(), "operand", None), ast.Constant):
-        yield from rewritten(node, _SIGNS)
+def flips(here: Here) -> Found:
+    if not isinstance(getattr(here.node, "operand", None), ast.Constant):
+        yield from rewritten(here.node, _SIGNS)
 
 
-def negations(site: Site, known: Known) -> Found:
-    node, value = known.at(site)
-    if is_value(site, known) and is_operand(site) and np.any(value) and not ast.unparse(node).startswith("-"):
-        yield "sign", ast.UnaryOp(ast.USub(), node)
+def negations(here: Here) -> Found:
+    if here.is_value and here.is_operand and np.any(here.value) and not here.text.startswith("-"):
+        yield "sign", ast.UnaryOp(ast.USub(), here.node)
 
 
-def drops(site: Site, known: Known) -> Found:
-    node, value = known.at(site)
-    for cause, part in rewritten(node, _DROPS):
-        yield "wrong place" if cause == "extra term" and not is_real(value) else cause, part
-    match node:
-        case ast.AugAssign() if isinstance(site.at, int):
+def drops(here: Here) -> Found:
+    for cause, part in rewritten(here.node, _DROPS):
+        yield "wrong place" if cause == "extra term" and not is_real(here.value) else cause, part
+    match here.node:
+        case ast.AugAssign() if isinstance(here.site.at, int):
             yield "extra term", ast.Pass()
-        case ast.Call(args=[inner, *_]) if called(node) in _SHAPE_KEEPING:
+        case ast.Call(args=[inner, *_]) if called(here.node) in _SHAPE_KEEPING:
             yield "extra factor", inner
 
 
-def moved_out(site: Site, known: Known) -> Found:
+def moved_out(here: Here) -> Found:
     """A return that stands in a loop: after the loop."""
-    match site.get():
+    match here.node:
         case ast.For(target, places, [*body, ast.Return() as last], rest) as loop if body:
             inner = ast.For(target, places, body, rest, lineno=loop.lineno)
             yield "wrong place", ast.If(literal(True), [inner, last], [])
 
 
-def associations(site: Site, known: Known) -> Found:
+def associations(here: Here) -> Found:
     """A number inside a function, or outside of it: sqrt(a) + eps → sqrt(a + eps)."""
-    yield from rewritten(site.get(), _ASSOCIATIONS)
+    yield from rewritten(here.node, _ASSOCIATIONS)
 
 
-def copies(site: Site, known: Known) -> Found:
-    """A copy in the place of memory that is shared, with what the cache holds or with the upstream gradient."""
-    node, value = known.at(site)
-    is_whole = isinstance(site.parent, ast.Assign | ast.Return | ast.Tuple)
-    if is_whole and isinstance(value, np.ndarray) and isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
-        yield SHARED, f"({ast.unparse(node)}).copy()"
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-        new = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
-        yield SHARED, ast.Assign([node.target], new)
+def copies(here: Here) -> Found:
+    """New memory in the place of what is shared, with what the cache holds or with the upstream gradient."""
+    match here.node:
+        case ast.AugAssign(ast.Name(name) as target, op, value):
+            yield SHARED, ast.Assign([target], ast.BinOp(ast.Name(name, ast.Load()), op, value))
 
 
 SHARED = "shared memory"
 
 
-def helpers(site: Site, known: Known) -> Found:
+def helpers(here: Here) -> Found:
     """Another function of the user's, or the same one with its flag turned: sig(y) → sig(y, True)."""
-    if isinstance(node := site.get(), ast.Call):
-        yield from (("wrong function", text) for text in known.twins_of_calls.get(ast.unparse(node), ()))
+    if isinstance(here.node, ast.Call):
+        yield from (("wrong function", text) for text in here.known.twins_of_calls.get(here.text, ()))
 
 
-def axes(site: Site, known: Known) -> Found:
-    node, value = known.at(site)
+def axes(here: Here) -> Found:
+    node = here.node
     if not isinstance(node, ast.Call):
         return
-    is_sum, array = called(node) in ("sum", "mean"), array_of(node, known)
+    is_sum, array = called(node) in ("sum", "mean"), here.array
     if is_sum:
         yield "summed axis", renamed(node, "mean" if called(node) == "sum" else "sum")
-        yield from (("summed axis", inner) for inner in [array] if inner is not None)
-    yield from [("summed axis", renamed(node, "sum"))] if called(node) in ("max", "min") else []
     inputs = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
-    rank = max(np.ndim(v) for v in (value, *(known.values.get(id(operand)) for operand in inputs)))
+    rank = max(np.ndim(v) for v in (here.value, *(here.known.values.get(id(operand)) for operand in inputs)))
     others, kept = [word for word in node.keywords if word.arg not in _AXIS], ast.keyword("keepdims", literal(True))
     orders: list[Any] = [*range(rank)] if is_sum else []
     if len(others) < len(node.keywords):
@@ -200,97 +185,70 @@ def axes(site: Site, known: Known) -> Found:
         yield "summed axis", ast.Call(node.func, given, [ast.keyword("axis", literal(axis)), *others, *more])
 
 
-def renames(site: Site, known: Known) -> Found:
-    """Another name wherever a statement has one."""
-    node = site.get()
-    value: Any = node.value if isinstance(node, ast.Assign | ast.AugAssign | ast.Return) else None
-    uses = [n.id for n in ast.walk(value) if isinstance(n, ast.Name)] if value else []
-    for name in dict.fromkeys(use for use in uses if uses.count(use) > 1 and is_real(known.pool.get(use))):
-        for other, v in known.pool.items():
-            if other.isidentifier() and other != name and np.shape(v) == np.shape(known.pool[name]):
-                text = re.sub(rf"\b{name}\b", other, ast.unparse(value))
-                yield "wrong factor", ast.parse(ast.unparse(node).replace(ast.unparse(value), text)).body[0]
-
-
-def ones(site: Site, known: Known) -> Found:
+def ones(here: Here) -> Found:
     """An axis of length 1 in another place, or a new one: v[None, :] → v[:, None], v[0] → v[:, None]."""
-    node = site.get()
+    node = here.node
     is_part = isinstance(node, ast.Name | ast.Attribute | ast.BinOp | ast.Call)
-    base: Any = node if is_part and is_operand(site) else None
+    base: Any = node if is_part and here.is_operand else None
     match node:
         case ast.Subscript(inner, index, ctx):
             base = inner
-            for changed in _exchanges(index.elts, range(len(index.elts))) if isinstance(index, ast.Tuple) else ():
+            for changed in _exchanges(index.elts) if isinstance(index, ast.Tuple) else ():
                 yield "transposed", ast.Subscript(base, ast.Tuple(changed, ast.Load()), ctx)
         case ast.Call() if called(node) in ("sum", "mean", "max", "min"):
-            base = array_of(node, known)
-    rank = np.ndim(known.values.get(id(base), 0))
+            base = here.array
+    rank = np.ndim(here.known.values.get(id(base), 0))
     for at in range(rank + 1) if 0 < rank < 3 else ():
         axes = ", ".join([":"] * at + ["None"] + [":"] * (rank - at))
         yield "wrong place", f"({ast.unparse(base)})[{axes}]"
 
 
-def transposes(site: Site, known: Known) -> Found:
-    node, value = known.at(site)
-    cause = "reshaped" if getattr(site.parent, "attr", "") == "reshape" else "transposed"
+def transposes(here: Here) -> Found:
+    node, value, parent, pool = here.node, here.value, here.site.parent, here.known.pool
+    cause = "reshaped" if getattr(parent, "attr", "") == "reshape" else "transposed"
     yield from rewritten(node, _TRANSPOSITIONS)
     match node:
-        case ast.Call(func, [*args], keywords) if called(node) in _TRANSPOSING and (array := array_of(node, known)):
+        case ast.Call() if called(node) in _TRANSPOSING and (array := here.array):
             yield "transposed", array
-            is_short = 1 < len(args) <= 4 and all(isinstance(a, ast.Constant) for a in args)
-            for order in itertools.permutations(args) if is_short else ():
-                yield "transposed", ast.Call(func, list(order), keywords)
         case ast.Call(func, args, keywords) if called(node) == "reshape":
-            yield from (("reshaped", ast.Call(func, order, keywords)) for order in _exchanges(args, range(len(args))))
-        case ast.Constant(str(text)) if "->" in text:
-            yield from (("transposed", ast.Constant(other)) for other in _other_einsums(text))
-    if is_value(site, known) and getattr(site.parent, "attr", "") not in ("shape", "size", "dtype"):
+            yield from (("reshaped", ast.Call(func, order, keywords)) for order in _exchanges(args))
+    if here.is_value and getattr(parent, "attr", "") not in ("shape", "size", "dtype"):
         for i, j in itertools.combinations(range(np.ndim(value)), 2):
-            yield cause, f"({ast.unparse(node)}).swapaxes({i}, {j})"
-    if isinstance(node, ast.stmt) and isinstance(site.parent, ast.FunctionDef):
-        for name in sorted({n.id for n in ast.walk(site.parent) if isinstance(n, ast.Name)}):
-            if np.ndim(known.pool.get(name, 0)) == 2:  # wherever it is used
+            yield cause, f"({here.text}).swapaxes({i}, {j})"
+    if isinstance(node, ast.stmt) and isinstance(parent, ast.FunctionDef):
+        for name in sorted({n.id for n in ast.walk(parent) if isinstance(n, ast.Name)}):
+            if np.ndim(pool.get(name, 0)) == 2:  # wherever it is used
                 turned = ast.Assign([ast.Name(name, ast.Store())], transposed(parsed(name)))
                 both = [turned, node] if isinstance(node, ast.Return) else [node, turned]
                 yield "transposed", ast.If(ast.Constant(True), both, [])
 
 
-def turns(site: Site, known: Known) -> Found:
+def turns(here: Here) -> Found:
     """An axis reversed, or no longer reversed."""
-    node, value = known.at(site)
+    node, value = here.node, here.value
     yield from [("reshaped", node.value)] if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) else []
-    if isinstance(site.parent, ast.For) and site.field == "iter":
-        yield "reshaped", f"list({ast.unparse(node)})[::-1]"
-    for axis in range(np.ndim(value)) if is_value(site, known) and np.size(value) > 1 else ():
+    if isinstance(here.site.parent, ast.For) and here.site.field == "iter":
+        yield "reshaped", f"list({here.text})[::-1]"
+    for axis in range(np.ndim(value)) if here.is_value and np.size(value) > 1 else ():
         turned = f"[{', '.join([':'] * axis + ['::-1'] + [':'] * (np.ndim(value) - axis - 1))}]"
-        yield "reshaped", f"({ast.unparse(node)}){turned}"
+        yield "reshaped", f"({here.text}){turned}"
         if isinstance(node, ast.Call) and called(node) in ("cumsum", "cumprod", "accumulate") and node.args:
             inner = parsed(f"({ast.unparse(node.args[0])}){turned}")
             yield "reshaped", f"{ast.unparse(ast.Call(node.func, [inner, *node.args[1:]], node.keywords))}{turned}"
 
 
-def _other_einsums(text: str) -> Iterator[str]:
-    """Subscripts with two letters exchanged in one operand."""
-    parts, _, out = text.partition("->")
-    operands = parts.split(",")
-    for n, operand in enumerate(operands):
-        for letters in _exchanges(operand, range(len(operand))):
-            yield f"{','.join([*operands[:n], ''.join(letters), *operands[n + 1 :]])}->{out}"
-
-
-def branches(site: Site, known: Known) -> Found:
-    node, value = known.at(site)
+def branches(here: Here) -> Found:
+    node, value, text = here.node, here.value, here.text
     yield from rewritten(node, _BRANCHES)
     match node:
         case ast.Compare(left, [old], right):
             ops = [op() for op in (ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Eq, ast.NotEq) if not isinstance(old, op)]
             yield from (("wrong branch", ast.Compare(left, [op], right)) for op in ops)
-        case ast.Constant(bool(flag)) if isinstance(site.parent, ast.Call):
+        case ast.Constant(bool(flag)) if isinstance(here.site.parent, ast.Call):
             yield "wrong branch", literal(not flag)
-    if is_value(site, known) and is_mask(value) and not isinstance(node, ast.UnaryOp):
-        text = ast.unparse(node)
+    if here.is_value and is_mask(value) and not isinstance(node, ast.UnaryOp):
         yield "wrong branch", f"~({text})"
-        for name, other in known.pool.items():
+        for name, other in here.known.pool.items():
             if is_mask(other) and np.shape(other) == np.shape(value):
                 yield "wrong branch", f"({text}) & ({name})"
             for op in ("<=", ">=") if isinstance(node, ast.Compare) and not is_mask(other) else ():
@@ -299,8 +257,8 @@ def branches(site: Site, known: Known) -> Found:
         yield "wrong branch", renamed(node, _OPPOSITES[called(node)])
 
 
-def places(site: Site, known: Known) -> Found:
-    node, value = known.at(site)
+def places(here: Here) -> Found:
+    site, node, value = here.site, here.node, here.value
     if isinstance(node, ast.Slice):
         lower, upper, step = node.lower, node.upper, node.step
         bounds: list[Any] = [(_moved(lower, by), upper) for by in (1, -1) if lower]
@@ -308,9 +266,6 @@ def places(site: Site, known: Known) -> Found:
         if bool(lower) != bool(upper):
             bounds.append((ast.UnaryOp(ast.USub(), upper) if upper else None, lower and ast.UnaryOp(ast.USub(), lower)))
         yield from (("wrong place", ast.Slice(low, high, step)) for low, high in bounds)
-        yield from [("wrong place", ast.Slice(None if lower else literal(1), upper, step))] if step else []
-    if site.field == "slice" and kind_of(value) in "iu" and np.ndim(value) == 1:
-        yield "wrong place", f"{_NP}.arange(len({ast.unparse(node)})), {ast.unparse(node)}"
     is_index = isinstance(value, int | np.integer) or kind_of(value) in "iu"
     if is_index and not isinstance(value, bool) and isinstance(node, ast.expr) and not _is_axis(site):
         is_inside = site.field == "slice" or isinstance(site.parent, ast.Slice | ast.Call | ast.Tuple | ast.Assign)
@@ -318,9 +273,9 @@ def places(site: Site, known: Known) -> Found:
         cause = "wrong factor" if _is_right_of(site, ast.Pow) else "wrong place" if is_inside else "wrong constant"
         yield from ((cause, _moved(node, by)) for by in (1, -1))
         most = np.inf if _is_right_of(site, ast.Div) else max(MOST_INTEGER, np.max(value))
-        for text, other in known.pool.items():
+        for text, other in here.known.pool.items():
             if isinstance(value, int) and type(other) is int and other > 1 and site.field == "value":
-                yield "wrong place", f"({ast.unparse(node)}) * {text}"
+                yield "wrong place", f"({here.text}) * {text}"
             is_alike = isinstance(other, int) and other <= most if isinstance(value, int) else kind_of(other) in "iu"
             if is_alike and np.shape(other) == np.shape(value) and np.any(other != value):
                 yield cause, text
@@ -340,8 +295,9 @@ def _is_axis(site: Site) -> bool:
     return isinstance(site.parent, ast.keyword) and site.parent.arg in ("axis", "axes", "dim", "keepdim", "keepdims")
 
 
-def constants(site: Site, known: Known) -> Found:
-    match site.get():
+def constants(here: Here) -> Found:
+    site, known = here.site, here.known
+    match here.node:
         case ast.Constant(int() | float() as c) if not isinstance(c, bool) and not _is_axis(site):
             is_any, cause = isinstance(c, float), "wrong factor" if _is_right_of(site, ast.Pow) else "wrong constant"
             numbers = (*known.constants, *(3 * k for k in known.constants))
@@ -355,21 +311,19 @@ def constants(site: Site, known: Known) -> Found:
             for text, v in known.pool.items():
                 if not np.ndim(v) and isinstance(site.parent, ast.BinOp):
                     yield "wrong constant", text
-                elif c == 1 and np.ndim(v) and text.isidentifier():
-                    yield "missing factor", f"{_NP}.sign({text})"
 
 
-def cuts(site: Site, known: Known) -> Found:
+def cuts(here: Here) -> Found:
     """What a library's derivative does not pass through, without its cut: the value stays the same."""
-    yield from rewritten(site.get(), _CUTS)
-    match site.get():
+    yield from rewritten(here.node, _CUTS)
+    match here.node:
         case ast.With([ast.withitem(ast.Call() as call)], body) if called(call) in ("no_grad", "inference_mode"):
             yield "cut graph", ast.If(literal(True), body, [])
 
 
 #: In the order in which they are tried; before and after other names.
 FIRST = (copies, outputs, signs, drops, accumulation, helpers, moved_out)
-CHANGES = (renames, associations, axes, places, ones, transposes, branches, turns, constants)
+CHANGES = (associations, axes, places, ones, transposes, branches, turns, constants)
 #: The same for kernels, most of whose places are addresses: those that change numbers, and the rest.
 FIRST_IN_KERNELS = (outputs, flips, drops, accumulation, axes, branches, negations)
-REST_IN_KERNELS = (renames, constants, ones, transposes, turns, places)
+REST_IN_KERNELS = (constants, ones, transposes, turns, places)

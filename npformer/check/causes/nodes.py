@@ -12,7 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.check.measures import max_abs
 from npformer.typing import Shape
+
+#: Relative: numbers this near are the same but for digits.
+TWIN = 1e-5
 
 
 class Site(NamedTuple):
@@ -84,10 +88,82 @@ class Known:
                 products.append((f"{a}[:, None] * {b}", m + n))
         return products
 
-    def at(self, site: Site) -> tuple[Any, Any]:
-        """(the node at a place, its value); None for an unknown value."""
-        node = site.get()
-        return node, self.values.get(id(node))
+
+@dataclass(frozen=True)
+class Here:
+    """A place, and what there is to build with."""
+
+    site: Site
+    known: Known
+
+    @cached_property
+    def node(self) -> Any:
+        return self.site.get()
+
+    @property
+    def value(self) -> Any:
+        """None if it is unknown."""
+        return self.known.values.get(id(self.node))
+
+    @cached_property
+    def text(self) -> str:
+        return ast.unparse(self.node)
+
+    @property
+    def shape(self) -> Shape:
+        return np.shape(self.value)
+
+    @property
+    def is_value(self) -> bool:
+        """Whether the node is an array or a number for computation, not an axis, a shape or a name."""
+        node, is_known = self.node, id(self.node) in self.known.values
+        is_computed = isinstance(node, ast.expr) and not isinstance(node, ast.Constant | ast.Tuple)
+        return is_known and is_computed and not isinstance(self.site.parent, ast.keyword)
+
+    @property
+    def is_operand(self) -> bool:
+        """Whether a value is computed with: in an expression, a call, a result, or before .sum(), .T and their like."""
+        parent = self.site.parent
+        if isinstance(parent, ast.Attribute):
+            return parent.attr in ("sum", "mean", "T", "mT", "swapaxes", "transpose", "reshape")
+        return isinstance(parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple | ast.BinOp | ast.Call)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it is a name, or a part of one."""
+        return isinstance(self.node, ast.Name | ast.Subscript | ast.Attribute)
+
+    @property
+    def takes_terms(self) -> bool:
+        """Whether it is a sum's first part, or an assigned or returned value: one place of several alike."""
+        parent = self.site.parent
+        is_in_sum = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add | ast.Sub)
+        is_whole = isinstance(parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple)
+        return (is_in_sum and self.site.field == "left") or is_whole
+
+    def is_twin(self, value: Any) -> bool:
+        """Whether it is the same but for digits: then the mistake is where one was made, and not in its use."""
+        return np.shape(value) == self.shape and 0 < max_abs(value - self.value) <= TWIN * max_abs(self.value)
+
+    def others(self) -> Iterator[tuple[str, Any]]:
+        """The other values, by their source."""
+        return ((text, v) for text, v in self.known.pool.items() if text != self.text)
+
+    def arrays(self) -> list[str]:
+        """Names of arrays of numbers."""
+        pool = self.known.pool
+        return [text for text, v in self.others() if np.ndim(v) and is_part(text, pool) and not is_mask(v)]
+
+    def numbers(self) -> list[str]:
+        return [text for text, v in self.others() if is_named(text) and not np.ndim(v) and ".size" not in text]
+
+    @property
+    def array(self) -> ast.expr | None:
+        """What a method is called on, or else the first argument."""
+        match self.node.func:
+            case ast.Attribute(value) if not (isinstance(value, ast.Name) and id(value) not in self.known.values):
+                return value  # a module has no value
+        return self.node.args[0] if self.node.args else None
 
 
 Found = Iterator[tuple[str, ast.AST | str]]
@@ -105,21 +181,6 @@ def sites(function: ast.AST) -> list[Site]:
             elif isinstance(value, list):
                 places += [Site(parent, field, i) for i, x in enumerate(value) if isinstance(x, ast.expr | ast.stmt)]
     return places
-
-
-def is_value(site: Site, known: Known) -> bool:
-    """Whether the node is an array or a number for computation, not an axis, a shape or a name."""
-    node = site.get()
-    if not isinstance(node, ast.expr) or id(node) not in known.values or isinstance(node, ast.Constant | ast.Tuple):
-        return False
-    return not isinstance(site.parent, ast.keyword)
-
-
-def is_operand(site: Site) -> bool:
-    """Whether a value is computed with: in an expression, a call, a result, or before .sum(), .T and their like."""
-    if isinstance(site.parent, ast.Attribute):
-        return site.parent.attr in ("sum", "mean", "T", "mT", "swapaxes", "transpose", "reshape")
-    return isinstance(site.parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple | ast.BinOp | ast.Call)
 
 
 def is_real(value: Any) -> bool:
@@ -151,14 +212,6 @@ def is_part(text: str, pool: Container[str]) -> bool:
 def fits(shape: Shape, to: Shape) -> bool:
     """Whether it broadcasts to the other shape without making it larger."""
     return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(shape[::-1], to[::-1], strict=False))
-
-
-def array_of(node: ast.Call, known: Known) -> ast.expr | None:
-    """What a method is called on, or else the first argument."""
-    match node.func:
-        case ast.Attribute(value) if not (isinstance(value, ast.Name) and id(value) not in known.values):
-            return value  # a module has no value
-    return node.args[0] if node.args else None
 
 
 def renamed(node: ast.Call, name: str) -> ast.Call:

@@ -59,8 +59,8 @@ def against_float64(
     level = Level(precision.u, precision.u)
 
     def drawn(seed: int) -> HostArrays:
-        phased.rounding = rounding = Rounding(seed, level, level)
-        return reference.gradients(tuple(map(rounding.of, upstream)), rounding.arrays(at))
+        run = Rounding(seed, level, level)
+        return phased.run(run, lambda: reference.gradients(tuple(map(run.of, upstream)), run.arrays(at)))  # type: ignore[no-any-return]
 
     runs = [drawn(seed) for seed in range(RUNS)]
     most, rows = largest(truth.values()), []

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npformer.check.measures import U, max_abs, rms, terms
-from npformer.check.oracles import COMPLEX_H, Oracle, unit
+from npformer.check.measures import U, max_abs, nearby, rms, terms
+from npformer.check.oracles import Oracle, slope_of, unit
 from npformer.check.report import UNCLEAR, Report, Row
 from npformer.check.rounding.stochastic import Level, Phased, Rounding
 from npformer.check.subject import Subject, Upstream
@@ -54,13 +54,9 @@ class Jitter:
     def points(self) -> list[tuple[HostArrays, list[Upstream], list[HostArrays]]]:
         """(tensors, upstream gradients, the gradients claimed there) of each draw."""
         rng, subject, points = np.random.default_rng([self._seed, 3]), self._oracle.subject, []
-
-        def moved(x: HostArray) -> HostArray:
-            return np.asarray(x * (1 + MOVE * rng.uniform(-1, 1, size=x.shape)))
-
         for _ in range(self._draws):
-            at = {tensor: moved(x) for tensor, x in subject.tensors.items()}
-            upstreams = [tuple(moved(r) for r in upstream) for upstream in self._oracle.upstreams]
+            at = {tensor: nearby(x, MOVE, rng) for tensor, x in subject.tensors.items()}
+            upstreams = [tuple(nearby(r, MOVE, rng) for r in upstream) for upstream in self._oracle.upstreams]
             with suppress(Exception):  # a boundary of the domain is that near
                 points.append((at, upstreams, [subject.gradients(upstream, at) for upstream in upstreams]))
         return points
@@ -159,16 +155,13 @@ class _Noise:
         return self._subject.gradients(tuple(map(rounding.of, upstream)), rounding.arrays(self.checked.tensors))
 
     def _slope(self, tensor: str, direction: HostArray, k: int, rounding: Rounding) -> float:
-        moved = self.checked.tensors[tensor] + 1j * COMPLEX_H * direction
-        outputs = self._subject.outputs(rounding.arrays(self.checked.tensors | {tensor: moved}))
-        parts = zip(self._look.upstreams[k], outputs, strict=True)
-        return sum(float(np.sum(r * np.imag(np.asarray(y)))) for r, y in parts) / COMPLEX_H
+        tensors = rounding.arrays(self.checked.tensors)
+        return slope_of(self._subject, self._look.upstreams[k], tensors, tensor, direction)
 
     def _drawn(self, call: Callable[[Rounding], Any]) -> list[Any]:
         drawn = []
         for i in range(DRAWS):
-            self._phased.rounding = rounding = Rounding([self._seed, 40, i], *[Level(SCALE * U, SCALE * U)] * 2)
+            rounding = Rounding([self._seed, 40, i], *[Level(SCALE * U, SCALE * U)] * 2)
             with np.errstate(all="ignore"), suppress(Exception):  # the pair may not take arrays of another class
-                drawn.append(call(rounding))
-        self._phased.rounding = None
+                drawn.append(self._phased.run(rounding, partial(call, rounding)))
         return drawn

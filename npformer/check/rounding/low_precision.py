@@ -44,7 +44,7 @@ import numpy as np
 from npformer.check import behaviour
 from npformer.check.inputs import is_float
 from npformer.check.look import CheckOptions, expect_fitting, not_numbers, upstreams_of, without_verdict
-from npformer.check.measures import NEGLIGIBLE, largest, max_abs, rms, scale_of, terms, worst_at
+from npformer.check.measures import NEGLIGIBLE, largest, max_abs, nearby, rms, scale_of, terms, worst_at
 from npformer.check.one_point import at_one_point
 from npformer.check.oracles import Oracle
 from npformer.check.repeats import Repeats
@@ -522,8 +522,7 @@ class _Comparison:
         kernel, truth, u = self._kernel, self._reference.subject, self._kernel.precision.u
         rng = np.random.default_rng([self._how.seed, 7])
         moves = [
-            truth.outputs({name: x * (1 + 2 * u * rng.uniform(-1, 1, x.shape)) for name, x in truth.tensors.items()})
-            for _ in range(DRAWS)
+            truth.outputs({name: nearby(x, 2 * u, rng) for name, x in truth.tensors.items()}) for _ in range(DRAWS)
         ]
         for i, (y, expected) in enumerate(zip(kernel.checked.outputs({}), truth.outputs({}), strict=True)):
             if not np.all(np.isfinite(y)) and np.all(np.isfinite(expected)):

@@ -13,7 +13,7 @@ from npformer.check.causes.mutants import mutants, nested_mutants
 from npformer.check.fitness import fitness
 from npformer.check.inputs import Leaf
 from npformer.check.measures import rms
-from npformer.check.oracles import COMPLEX_H, Oracle, unit
+from npformer.check.oracles import Oracle, slope_of, unit
 from npformer.check.rounding.stochastic import Phased, Rounding
 from npformer.check.subject import NO_OPTIONS, Subject, Upstream
 from npformer.io.progress_bar import Bar
@@ -132,13 +132,13 @@ class Reference:
         if self.has_backward:
             if rounding is not None:
                 at, upstream = rounding.arrays(at), tuple(map(rounding.of, upstream))
-            by_tensor = self._rounded(rounding, lambda: self.subject.gradients(upstream, at))
+            by_tensor = self._phased.run(rounding, lambda: self.subject.gradients(upstream, at))
             return {tensor: self.places[tensor].of(g) for tensor, g in by_tensor.items()}
         return {tensor: self._along(tensor, upstream, dict(at), rounding) for tensor in self.places}
 
     def outputs(self, at: Tensors, rounding: Rounding | None = None) -> dict[str, HostArray]:
         """All of each output, with the roundings of that run: "the output", or "output 0" and so on."""
-        ys = self._rounded(rounding, lambda: self.subject.outputs(at if rounding is None else rounding.arrays(at)))
+        ys = self._phased.run(rounding, lambda: self.subject.outputs(at if rounding is None else rounding.arrays(at)))
         return {f"output {i}" if len(ys) > 1 else "the output": np.asarray(y) for i, y in enumerate(ys)}
 
     def in_float32(self, upstream: Upstream, at: Tensors) -> HostArrays:
@@ -154,13 +154,6 @@ class Reference:
         low = self.subject.of(self.target, "float32").outputs(at)
         return {name: low[i] - y for i, (name, y) in enumerate(self.outputs(at).items())}
 
-    def _rounded(self, rounding: Rounding | None, run: Callable[[], Any]) -> Any:
-        self._phased.rounding = rounding
-        try:
-            return run()
-        finally:
-            self._phased.rounding = None
-
     def _along(self, tensor: str, upstream: Upstream, at: HostArrays, rounding: Rounding | None) -> HostArray:
         places, slopes = self.places[tensor], []
         for _, direction in places.along():
@@ -173,10 +166,8 @@ class Reference:
     ) -> float:
         if not self._is_fit:
             return float(Oracle(self.subject, [upstream], False).extrapolated(tensor, direction, at).value[0])
-        there = at | {tensor: at[tensor] + 1j * COMPLEX_H * direction}
-        run = lambda: self.subject.outputs(there if rounding is None else rounding.arrays(there))  # noqa: E731
-        moved = self._rounded(rounding, run)
-        return sum(float(np.sum(r * np.imag(y))) for r, y in zip(upstream, moved, strict=True)) / COMPLEX_H
+        there = at if rounding is None else rounding.arrays(at)
+        return float(self._phased.run(rounding, lambda: slope_of(self.subject, upstream, there, tensor, direction)))
 
     def terms(self, upstream: Upstream, at: Tensors, exact: HostArrays, nested: bool = False) -> dict[str, HostArrays]:
         """What each term of the backward's formula adds to the gradients at the places, by its text.

@@ -128,6 +128,14 @@ class Phased:
         self.backend = getattr(target, "backend", None)
         self.named_parameters = getattr(target, "named_parameters", tuple)
 
+    def run(self, rounding: Rounding | None, call: Callable[[], Any]) -> Any:
+        """What a call returns with the roundings of a run."""
+        self.rounding = rounding
+        try:
+            return call()
+        finally:
+            self.rounding = None
+
     def _within(self, function: Callable[..., Any], is_forward: bool) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*args: Any, **options: Any) -> Any:
