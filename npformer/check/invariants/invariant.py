@@ -17,9 +17,8 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from npformer.backend import Device
-from npformer.check.equations import DoesNotApply, Equation, Equations, Violation
 from npformer.check.invariants.probe import Probe
-from npformer.check.properties import Property
+from npformer.check.properties import DoesNotApply, Equation, Equations, Property, Violation
 from npformer.check.report import FAILS, HOLDS, NOT_APPLICABLE, Claim
 from npformer.check.subject import BackwardFailed
 from npformer.functional.arrays import namespace

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.checkable import unpacked
-from npformer.check.equations import DoesNotApply
 from npformer.check.inputs import host_copies, is_float
-from npformer.check.properties import Asked
+from npformer.check.properties import Asked, DoesNotApply
 from npformer.check.subject import Subject
 from npformer.functional import AttentionMask, Draw
 from npformer.layers import Context, RandomKey

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import PLAIN
-from npformer.check.equations import DoesNotApply, Equation, Equations
 from npformer.check.invariants.invariant import invariant
 from npformer.check.invariants.probe import (
     POISON,
@@ -26,6 +25,7 @@ from npformer.check.invariants.probe import (
     token_inputs,
     with_steps,
 )
+from npformer.check.properties import DoesNotApply, Equation, Equations
 from npformer.typing import HostArray, HostArrays
 
 SMOOTHING = 0.1
