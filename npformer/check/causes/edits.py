@@ -120,7 +120,9 @@ def products(here: Here) -> Texts:
 
 
 def unused_names(here: Here) -> Texts:
-    """A name that is not used yet, times a number of the pool, times 1, 2 or 1/2."""
+    """A name that is not used yet, times a number of the pool, times 1, 2 or 1/2; a number as a factor."""
+    numbers = [name for name in here.numbers() if name in here.known.unused] if here.is_operand else []
+    yield from (("factor", f"({here.text}) {op} {number}") for number in numbers for op in "*/")
     yield from _with_numbers(
         here, [(n, np.shape(here.known.pool[n])) for n in here.known.unused if n in here.known.pool]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -129,12 +130,30 @@ def negations(here: Here) -> Found:
 
 def drops(here: Here) -> Found:
     for cause, part in rewritten(here.node, _DROPS):
-        yield "wrong place" if cause == "extra term" and not is_real(here.value) else cause, part
+        dropped = [here.known.values.get(id(node)) for node in ast.iter_child_nodes(here.node) if node is not part]
+        if cause == "extra term" and here.value is not None and not is_real(here.value):
+            cause = _of_whole(here)
+        yield "wrong place" if cause == "extra factor" and any(map(is_mask, dropped)) else cause, part
     match here.node:
         case ast.AugAssign() if isinstance(here.site.at, int):
             yield "extra term", ast.Pass()
         case ast.Call(args=[inner, *_]) if called(here.node) in _SHAPE_KEEPING:
             yield "extra factor", inner
+
+
+def shifts(here: Here) -> Found:
+    """What is handed to the neighbour on the other side: x[1:] += y[:-1] → x[:-1] += y[1:]."""
+    turned = copy.deepcopy(here.node) if isinstance(here.node, ast.Assign | ast.AugAssign) else ast.Pass()
+    slices = [node for node in ast.walk(turned) if isinstance(node, ast.Slice) and bool(node.lower) != bool(node.upper)]
+    for node in slices:
+        node.lower, node.upper = _opposite(node.upper), _opposite(node.lower)
+    if len(slices) > 1:
+        yield "wrong place", turned
+
+
+def _opposite(bound: Any) -> Any:
+    """1 → -1, and back."""
+    return bound.operand if isinstance(bound, ast.UnaryOp) else bound and ast.UnaryOp(ast.USub(), bound)
 
 
 def moved_out(here: Here) -> Found:
@@ -263,14 +282,11 @@ def places(here: Here) -> Found:
         lower, upper, step = node.lower, node.upper, node.step
         bounds: list[Any] = [(_moved(lower, by), upper) for by in (1, -1) if lower]
         bounds += [(lower, _moved(upper, by)) for by in (1, -1) if upper]
-        if bool(lower) != bool(upper):
-            bounds.append((ast.UnaryOp(ast.USub(), upper) if upper else None, lower and ast.UnaryOp(ast.USub(), lower)))
+        bounds += [(_opposite(upper), _opposite(lower))] if bool(lower) != bool(upper) else []
         yield from (("wrong place", ast.Slice(low, high, step)) for low, high in bounds)
     is_index = isinstance(value, int | np.integer) or kind_of(value) in "iu"
     if is_index and not isinstance(value, bool) and isinstance(node, ast.expr) and not _is_axis(site):
-        is_inside = site.field == "slice" or isinstance(site.parent, ast.Slice | ast.Call | ast.Tuple | ast.Assign)
-        is_inside |= isinstance(getattr(site.parent, "op", None), ast.FloorDiv | ast.Mod)
-        cause = "wrong factor" if _is_right_of(site, ast.Pow) else "wrong place" if is_inside else "wrong constant"
+        cause = _of_whole(here)
         yield from ((cause, _moved(node, by)) for by in (1, -1))
         most = np.inf if _is_right_of(site, ast.Div) else max(MOST_INTEGER, np.max(value))
         for text, other in here.known.pool.items():
@@ -279,6 +295,15 @@ def places(here: Here) -> Found:
             is_alike = isinstance(other, int) and other <= most if isinstance(value, int) else kind_of(other) in "iu"
             if is_alike and np.shape(other) == np.shape(value) and np.any(other != value):
                 yield cause, text
+
+
+def _of_whole(here: Here) -> str:
+    """What a wrong whole number is: an exponent, a place or a constant."""
+    site, inside = here.site, ast.Slice | ast.Call | ast.Tuple | ast.Assign | ast.Compare
+    is_inside = isinstance(site.parent, inside) or isinstance(getattr(site.parent, "op", 0), ast.FloorDiv | ast.Mod)
+    if _is_right_of(site, ast.Pow):
+        return "wrong factor"
+    return "wrong place" if is_inside or site.field == "slice" else "wrong constant"
 
 
 def _moved(node: Any, by: int) -> Any:
@@ -323,7 +348,7 @@ def cuts(here: Here) -> Found:
 
 #: In the order in which they are tried; before and after other names.
 FIRST = (copies, outputs, signs, drops, accumulation, helpers, moved_out)
-CHANGES = (associations, axes, places, ones, transposes, branches, turns, constants)
+CHANGES = (associations, axes, places, shifts, ones, transposes, branches, turns, constants)
 #: The same for kernels, most of whose places are addresses: those that change numbers, and the rest.
 FIRST_IN_KERNELS = (outputs, flips, drops, accumulation, axes, branches, negations)
 REST_IN_KERNELS = (constants, ones, transposes, turns, places)

@@ -121,6 +121,8 @@ class Source(NamedTuple):
         edit.site.put(before)
         if isinstance(before, ast.With):
             return f"{place}: `with {ast.unparse(before.items[0])}` cuts the graph"
+        if isinstance(before, ast.For) and isinstance(edit.node, ast.If):
+            return f"{self.place(before.body[-1].lineno)}: `{ast.unparse(before.body[-1])}` should stand after the loop"
         if isinstance(edit.node, ast.If):  # a name is transposed before a return, or after another statement
             when, turned = ("in", edit.node.body[0]) if isinstance(before, ast.Return) else ("after", edit.node.body[1])
             name = ast.unparse(turned).partition(" = ")[0]
