@@ -2,9 +2,10 @@
 
 Notes name branches that were never entered, and inputs that are passed on unchecked: the check does not cover them.
 
-A backward gives the same again: it runs from fresh caches, with the same upstream gradient. Atomic additions may run in another order each time. Two orders of a sum of n terms differ by at most 2(n − 1)·u of the
-sum of their sizes (Higham 2002, "Accuracy and Stability of Numerical Algorithms", 4.2). So a difference up to the
-judge's tolerance is rounding: 1e-10 is that bound for 450,000 terms. More is a fault, and the gradient has no verdict.
+``Repeats`` are runs from fresh caches, with the same upstream gradient. Atomic additions may run in another order each
+time. Two orders of a sum of n terms differ by at most 2(n − 1)·u of the sum of their sizes (Higham 2002, "Accuracy and
+Stability of Numerical Algorithms", 4.2). So a difference up to the judge's tolerance is rounding: 1e-10 is that bound
+for 450,000 terms. More is a fault, and the gradient has no verdict.
 
 A fault in a share p of runs is seen in n runs with probability 1 − (1 − p)ⁿ. Every check makes two, and one for each
 PLACES_FOR_A_RUN elements or directions, which cost the witnesses three forwards each: a twentieth of a check, if a

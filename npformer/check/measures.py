@@ -50,7 +50,7 @@ def worst_at(error: HostArray) -> tuple[int, ...]:
 
 def terms(upstream: Sequence[HostArray], outputs: Sequence[HostArray]) -> float:
     """Σ|r·y|: the size of the terms of L = Σ r·y."""
-    return sum(float(np.sum(np.abs(r * y))) for r, y in zip(upstream, outputs, strict=True))
+    return loss_of([*map(np.abs, upstream)], [*map(np.abs, outputs)])
 
 
 def loss_of(upstream: Sequence[HostArray], outputs: Sequence[HostArray]) -> float:
@@ -62,6 +62,11 @@ def rms(x: HostArray) -> float:
     """√mean(x²) of the finite entries; 0 of an empty array."""
     x = x[np.isfinite(x)]
     return float(np.sqrt(np.mean(np.square(x)))) if x.size else 0.0
+
+
+def is_constant(x: HostArray) -> bool:
+    """Whether several entries are all one number, which hides mistakes."""
+    return x.size > 1 and bool(np.all(x == x.flat[0]))
 
 
 def direction_in(x: HostArray, rng: np.random.Generator) -> HostArray:

@@ -39,12 +39,17 @@ def adapted(target: Any, inputs: Sequence[Any]) -> Any:
     return from_jax(target) if is_jaxs or any(isinstance(x, jax.Array) for x in within(inputs)) else target
 
 
+def forward_of(target: Any) -> Any:
+    """The forward of a pair or an object, or a function itself."""
+    return target[0] if isinstance(target, tuple) and target else getattr(target, "forward", target)
+
+
 def expect_known(options: Iterable[str], target: Any, keywords: Sequence[str]) -> None:
     """Raise ConfigError for an option that neither gradcheck nor the target's forward declares.
 
     A forward that takes any options gets those that are no misspelt keywords of gradcheck.
     """
-    forward = target[0] if isinstance(target, tuple) and target else getattr(target, "forward", target)
+    forward = forward_of(target)
     try:
         declared = inspect.signature(forward).parameters.values()
     except (TypeError, ValueError):  # a compiled function may not have any names
@@ -73,7 +78,7 @@ def prepared(target: Any, inputs: Sequence[Any], names: Sequence[str] | None, co
 
     Raises ConfigError for a name or position that no input has.
     """
-    forward = target[0] if isinstance(target, tuple) and target else getattr(target, "forward", target)
+    forward = forward_of(target)
     known = [*(names or ()), *parameter_names(forward, len(inputs))][: max(len(inputs), len(names or ()))]
     leaves = [(i, name, *leaf) for i, (name, x) in enumerate(zip(known, inputs, strict=False))
               for leaf in leaves_of(name, x)]  # fmt: skip

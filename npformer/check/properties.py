@@ -198,7 +198,7 @@ def accumulates(asked: Asked) -> Equations:
     with s.at():
         for owner in s.owners.values():
             owner.grad = s.device.array(rng.normal(size=owner.data.shape), s.dtype)
-        start, got = s.accumulated, [_pulled(s, asked.dy, adds=True) for _ in range(2)]
+        start, got = s.accumulated, [s.pulled(s.forward(), asked.dy, adds=True) for _ in range(2)]
     for times, gradients in enumerate(got, 1):
         added = {name: x + times * asked.gradients[name] for name, x in start.items()}
         label = f"gradient of {{}} after {times} backward of gradients that were not 0"
@@ -243,12 +243,6 @@ def _given(s: Subject, inputs: list[Any], options: dict[str, Any], names: set[st
     return {name: np.array(s.device.host(x)) for name, x in wanted.items()}
 
 
-def _pulled(s: Subject, dy: Upstream, adds: bool = False) -> HostArrays:
-    """A forward and a backward with the present parameters."""
-    call = s.forward()
-    return s.backward(s.upstream(call.y, dy), call.cache, adds)
-
-
 @_property("used-cache", "a layer's cache works once and is then refused; a pair's gives the same bits again")
 def cache_again(asked: Asked) -> Equations:
     """Activations are freed as a layer's backward runs, so a second one would use incomplete data."""
@@ -258,9 +252,9 @@ def cache_again(asked: Asked) -> Equations:
         return
     with s.at():
         call = s.forward()
-        first = s.backward(s.upstream(call.y, asked.dy), call.cache)
+        first = s.pulled(call, asked.dy)
         try:
-            second = s.backward(s.upstream(call.y, asked.dy), call.cache)
+            second = s.pulled(call, asked.dy)
         except BackwardFailed as failed:
             error, kind = failed.error, f"{type(failed.error).__name__}: {failed.error}"
             if asked.strict and is_layer and not isinstance(error, CacheUsedError):
@@ -304,7 +298,7 @@ def reusable(asked: Asked) -> Equations:
             calls = [("A", first, p, a), ("B", s.forward(asked.other), q, b)]
             equations.append(Equation(kept, _copies(s, first.y), "output {}", True))
             for use, call, dy, alone in calls[::order]:
-                got = s.backward(s.upstream(call.y, dy), call.cache, adds=True)
+                got = s.pulled(call, dy, adds=True)
                 dx = {name: g for name, g in got.items() if name not in s.parameters}
                 expected = {name: alone[name] for name in dx}
                 equations.append(Equation(expected, dx, f"gradient of {{}}, use {use}", True))

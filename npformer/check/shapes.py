@@ -36,14 +36,19 @@ class Size(NamedTuple):
     length: int
 
 
-def sizes_of(arrays: Mapping[str, Array], edges: Sequence[int], fits: Callable[[Size], bool]) -> Iterator[Size]:
-    """Every size to try. fits: whether forward takes a size; asked about axes that change without the others alone."""
+def axes_by_length(arrays: Mapping[str, Array]) -> dict[int, list[Axis]]:
+    """The axes of each length beyond 1."""
     groups: dict[int, list[Axis]] = {}
     for name, x in arrays.items():
         for axis, n in enumerate(x.shape):
             if n > 1:
                 groups.setdefault(n, []).append((name, axis))
-    for old, axes in groups.items():
+    return groups
+
+
+def sizes_of(arrays: Mapping[str, Array], edges: Sequence[int], fits: Callable[[Size], bool]) -> Iterator[Size]:
+    """Every size to try. fits: whether forward takes a size; asked about axes that change without the others alone."""
+    for old, axes in axes_by_length(arrays).items():
         name, axis = axes[0]
         for n in edges:
             if n != old:

@@ -17,7 +17,7 @@ import numpy as np
 from npformer.backend import Device, NumpyDevice, Pair, get_backend
 from npformer.check.checkable import COMPLEX, exchanged, is_cupys, is_inexact, within
 from npformer.check.inputs import Inputs, as_tuple, host64, host_copies, like, place
-from npformer.check.measures import with_gaps
+from npformer.check.measures import is_constant, with_gaps
 from npformer.errors import ConfigError, DTypeError, ProcessError, ShapeError
 from npformer.typing import HostArray, HostArrays, Tensors
 
@@ -212,6 +212,10 @@ class Subject:
                 gradients[name][where] = 0
         return self.symmetric(gradients)
 
+    def pulled(self, call: Call, upstream: Upstream, adds: bool = False) -> HostArrays:
+        """The gradients from a backward of a call."""
+        return self.backward(self.upstream(call.y, upstream), call.cache, adds)
+
     def zero_gradients(self) -> None:
         """Gradients of parameters begin at 0."""
         for owner in self.owners.values():
@@ -367,6 +371,6 @@ def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 def _generic_point(x: HostArray) -> HostArray:
     """x, or, if all of x is one number, numbers around it: γ = 1 and b = 0 hide mistakes."""
-    if x.size > 1 and bool(np.all(x == x.flat[0])):
+    if is_constant(x):
         return np.asarray(x + 0.3 * np.random.default_rng(x.size).normal(size=x.shape))
     return x

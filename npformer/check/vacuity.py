@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from npformer.check.measures import is_constant
 from npformer.check.report import UNCLEAR, Report, Row
 from npformer.check.subject import Subject
 from npformer.errors import ConfigError, ShapeError
@@ -51,7 +52,7 @@ def refuse_length_one(inputs: Sequence[Any], names: Sequence[str]) -> None:
 def why_blind(inputs: Tensors) -> str:
     """Why a check at these float inputs, by name, cannot see every mistake; "" if none is constant."""
     for name, x in inputs.items():
-        if x.size > 1 and bool(np.all(x == x.flat[0])):
+        if is_constant(x):
             return f"{name} is {x.flat[0]:g} everywhere; use random numbers"
     return ""
 

@@ -22,9 +22,21 @@ from npformer.check.inputs import Leaf, leaves_of, parameter_names, rebuilt
 from npformer.check.look import CheckOptions, upstreams_of
 from npformer.check.measures import direction_in
 from npformer.check.oracles import CENTRAL_H, SAME, Oracle
+from npformer.check.prepared import forward_of
 from npformer.check.regimes import REGIMES, Around, Regimes, chosen, variants
 from npformer.check.report import KINK, NOT_TRIED, NOTHING, PROBLEM, RIGHT, UNCLEAR, WRONG, Report, Row, Tried
-from npformer.check.shapes import EDGES, MOST, THE_REST, Array, Size, elements, lengths_of, resized, sizes_of
+from npformer.check.shapes import (
+    EDGES,
+    MOST,
+    THE_REST,
+    Array,
+    Size,
+    axes_by_length,
+    elements,
+    lengths_of,
+    resized,
+    sizes_of,
+)
 from npformer.check.subject import Subject
 from npformer.io.progress_bar import watched
 
@@ -109,7 +121,7 @@ class Walk:
     def __init__(self, target: Any, ready: Sequence[Any], how: CheckOptions, check: Check) -> None:
         self._target, self._check = target, check
         self._how = replace(how, why=False, allow_length_one=True, repeat=None, in_regime=True)
-        forward = target[0] if isinstance(target, tuple) else target.forward
+        forward = forward_of(target)
         names = list(how.names or parameter_names(forward, len(ready)))
         self._point = NamedInputs.of(ready, names, how.options)
         self._rng = np.random.default_rng([how.seed, 12])
@@ -253,11 +265,7 @@ class Walk:
 
 def _cuts(arrays: Mapping[str, Array]) -> Iterator[Size]:
     """Shorter sizes, the shortest first."""
-    groups: dict[int, list[tuple[str, int]]] = {}
-    for name, x in arrays.items():
-        for axis, n in enumerate(x.shape):
-            groups.setdefault(n, []).append((name, axis))
-    for n, axes in sorted(groups.items(), reverse=True):
+    for n, axes in sorted(axes_by_length(arrays).items(), reverse=True):
         for shorter in dict.fromkeys((1, 2, n // 2, n - 1)):
             if 0 < shorter < n:
                 yield Size("", tuple(axes), shorter)

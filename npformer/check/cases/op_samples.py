@@ -8,7 +8,7 @@ ones, repeated tokens, padding, a query that sees nothing, length 1, saturated s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from npformer.functional import AttentionMask
 from npformer.typing import HostArray
 
 Inputs = tuple[Any, ...]
+Normals = Callable[..., HostArray]  # of a shape
 
 
 def linear(s: CaseSizes) -> Inputs:
@@ -140,16 +141,17 @@ def conv1d(s: CaseSizes) -> Inputs:
 
 def op_cases() -> Iterator[Case]:
     """The operations, on random inputs and on the awkward ones."""
-    yield from _of_transformers(np.random.default_rng(0))
-    yield from _of_variants(np.random.default_rng(3))
+    yield from _of_transformers(_normals(0))
+    yield from _of_variants(_normals(3))
 
 
-def _of_transformers(rng: np.random.Generator) -> Iterator[Case]:
+def _normals(seed: int) -> Normals:
+    rng = np.random.default_rng(seed)
+    return lambda *shape: rng.normal(size=shape)
+
+
+def _of_transformers(normal: Normals) -> Iterator[Case]:
     """The usual operations of a Transformer."""
-
-    def normal(*shape: int) -> HostArray:
-        return rng.normal(size=shape)
-
     yield op("linear", "", normal(2, 3, 4), normal(4, 5), normal(5))
     token = map(with_gaps, (normal(1, 1, 4), normal(4, 3), normal(3)))
     yield op("linear", "one token, gaps in memory", *token, length_one=True)
@@ -184,12 +186,8 @@ def _of_transformers(rng: np.random.Generator) -> Iterator[Case]:
     yield op("cross_entropy", "saturated, nothing ignored", 20 * normal(2, 3, 5), targets, None, 0.1)
 
 
-def _of_variants(rng: np.random.Generator) -> Iterator[Case]:
+def _of_variants(normal: Normals) -> Iterator[Case]:
     """Alternative operations, and those from before Transformers."""
-
-    def normal(*shape: int) -> HostArray:
-        return rng.normal(size=shape)
-
     yield op("rotary", "", normal(2, 2, 3, 6), 2)
     yield op("rotary", "another base, gaps in memory", with_gaps(normal(2, 5, 4)), 0, 50.0)
     yield op("relative_bias", "near and far, both ways", normal(8, 3), 6, 9, 0, False, 5)

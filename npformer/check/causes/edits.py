@@ -76,7 +76,7 @@ def derived_factors(here: Here) -> Texts:
     """A function of an array of the pool, multiplied."""
     for name in here.arrays() if here.is_operand else ():
         for spelled in _broadcast(name, np.shape(here.known.pool[name]), here.shape):
-            for derived in (*_DERIVED, *here.known.helpers):
+            for derived in _DERIVED:
                 yield "missing factor", f"({here.text}) * {derived.format(spelled)}"
 
 
@@ -91,7 +91,7 @@ def _broadcast(text: str, shape: Shape, to: Shape) -> list[str]:
 
 def functions(here: Here) -> Texts:
     """A function applied to an existing value."""
-    for derived in (*_FUNCTIONS, *here.known.helpers):
+    for derived in _FUNCTIONS:
         yield "wrong factor", derived.format(f"({here.text})")
 
 

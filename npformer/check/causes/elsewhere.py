@@ -53,7 +53,7 @@ class Elsewhere:
 
     def subjects(self) -> Iterator[Subject]:
         """Moved numbers, a larger ε, entries in other places with other masks, other counts, other shapes."""
-        lengths = self._sizes | {key: n for key, n in self._counts.items() if n in self._sizes.values()}
+        lengths = self._lengths
         together = [_longer(lengths), _longer(self._sizes), {key: 2 * n for key, n in self._sizes.items()}]
         kinds: list[Iterable[Change]] = [[self._number], [self._grown] if self._small else [], [self._shuffled]]
         kinds += [[self._sized({key: n + 1})] for key, n in islice(self._counts.items(), 3)]
@@ -64,8 +64,12 @@ class Elsewhere:
     def smaller(self) -> Subject | None:
         """The subject with short axes, where equal lengths stay equal and others stay others; None if it has none."""
         order = sorted(set(self._sizes.values()))
-        lengths = self._sizes | {key: n for key, n in self._counts.items() if n in order}
-        return self._at(self._sized({key: min(n, SHORT + order.index(n)) for key, n in lengths.items()}))
+        return self._at(self._sized({key: min(n, SHORT + order.index(n)) for key, n in self._lengths.items()}))
+
+    @property
+    def _lengths(self) -> Lengths:
+        """Of axes, and of integers that are such lengths."""
+        return self._sizes | {key: n for key, n in self._counts.items() if n in self._sizes.values()}
 
     def _at(self, change: Change) -> Subject | None:
         """The subject there; None if it is large, if forward or backward fails, or if they give no numbers."""

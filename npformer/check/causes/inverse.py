@@ -114,10 +114,6 @@ def _exchanges(parts: Sequence[Any]) -> Iterator[list[Any]]:
         yield changed
 
 
-def signs(here: Here) -> Found:
-    yield from (*flips(here), *negations(here))
-
-
 def flips(here: Here) -> Found:
     if not isinstance(getattr(here.node, "operand", None), ast.Constant):
         yield from rewritten(here.node, _SIGNS)
@@ -347,7 +343,7 @@ def cuts(here: Here) -> Found:
 
 
 #: In the order in which they are tried; before and after other names.
-FIRST = (copies, outputs, signs, drops, accumulation, helpers, moved_out)
+FIRST = (copies, outputs, flips, negations, drops, accumulation, helpers, moved_out)
 CHANGES = (associations, axes, places, shifts, ones, transposes, branches, turns, constants)
 #: The same for kernels, most of whose places are addresses: those that change numbers, and the rest.
 FIRST_IN_KERNELS = (outputs, flips, drops, accumulation, axes, branches, negations)

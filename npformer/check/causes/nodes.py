@@ -54,7 +54,6 @@ class Known:
 
     values: Mapping[int, Any]
     pool: Mapping[str, Any]  # source of an expression -> its value
-    helpers: tuple[str, ...]  # calls "f({0})" of functions of one argument that the forward calls, too
     constants: tuple[float, ...]  # numbers of the forward
     twins_of_calls: Mapping[str, tuple[str, ...]]  # source of a call of a function of the user's -> other calls
     unused: tuple[str, ...]  # names

@@ -34,7 +34,6 @@ from npformer.check.causes.nodes import SCOPES, Known, Site, TreeEdit, has_scope
 from npformer.check.causes.source import (
     Source,
     constants_of,
-    helpers_of,
     named_numbers,
     parts_of,
     pool,
@@ -389,10 +388,9 @@ class _Search(OpenSource):
             with contextlib.suppress(Exception):
                 texts[text] = as_numpy(eval(text, self._scope, variables))
         forward, unused = self._trial.forward, tuple(unused_in(self.source))
-        helpers, constants = helpers_of(forward, self.source), constants_of(forward)
         texts |= {name: x for name, x in named_numbers(forward).items() if self.source.names.get(name) is x}
         kept, library = pool(texts, unused, self.is_of_kernel), "triton" if self.is_of_kernel else self._trial.library
         self._spelling = Spelling(library, self.source.names, kept)
         places = sites(self.source.definition)
         twins = twins_in(self.source, variables)
-        return Known(values, kept, helpers, constants, twins, unused, idle, places, budget.with_kernels)
+        return Known(values, kept, constants_of(forward), twins, unused, idle, places, budget.with_kernels)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.adapters.triton_kernels import kernel_of, python_of
-from npformer.check.causes.nodes import TreeEdit, is_mask, located, rewritten
+from npformer.check.causes.nodes import TreeEdit, is_mask, located
 from npformer.check.checkable import as_numpy, tree_of, unwrapped
 
 #: The most values for changes, if there are not more names.
@@ -252,15 +252,6 @@ def unused_in(source: Source) -> list[str]:
     }
     used = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in made}
     return [name for name in stored if name not in used and not name.startswith("_")]
-
-
-def helpers_of(forward: Callable[..., Any], source: Source) -> tuple[str, ...]:
-    """Calls "f({0})" of the functions that the forward calls with one argument, and the backward can call too."""
-    of_forward = source_of(forward)
-    nodes = ast.walk(of_forward.definition) if of_forward is not None else ()
-    called = (called for node in nodes for _, called in rewritten(node, [("", "f(a) → f")]))
-    names = {node.id for node in called if isinstance(node, ast.Name)}
-    return tuple(f"{name}({{0}})" for name in sorted(names) if isinstance(source.names.get(name), FunctionType))
 
 
 def pool(texts: Mapping[str, Any], unused: Sequence[str], is_of_kernel: bool = False) -> dict[str, Any]:

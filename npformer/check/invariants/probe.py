@@ -82,7 +82,7 @@ class Probe(Subject):
             call = self.forward(changed)
             outputs = self.named_outputs(call.y)
             dy = self.random_upstream(outputs) if upstream is None else dict(upstream)
-            gradients = self.backward(self.upstream(call.y, tuple(dy.values())), call.cache)
+            gradients = self.pulled(call, tuple(dy.values()))
         return ProbeRun(outputs, dy, gradients)
 
     @cached_property
