@@ -14,7 +14,7 @@ import pytest
 from npformer import functional
 from npformer.backend import plain_pair
 from npformer.check import catalogue
-from npformer.check.invariants.probe import Probe
+from npformer.check.invariants.invariant import Probe
 from tests.check.small_models import BACKEND, with_ops
 
 IDENTITIES = []

@@ -1,7 +1,7 @@
 """Derivations on paper, checked line by line.
 
-``grammar`` reads one, ``point`` measures, ``derivation_check`` compares, ``cause`` says what a wrong line lacks,
-``templates`` holds forwards to begin with.
+``grammar`` reads one, ``point`` measures, ``derivation_check`` compares and says what a wrong line lacks, ``templates``
+holds forwards to begin with.
 """
 
 from npformer.check.derivations.derivation_check import JudgedDerivation, judge

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import PLAIN
-from npformer.check.invariants.invariant import invariant
-from npformer.check.invariants.probe import (
+from npformer.check.invariants.invariant import (
     POISON,
     Probe,
     governed,
+    invariant,
     other_tokens,
     pad_id_of,
     poisoned,

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.check.invariants.invariant import invariant
-from npformer.check.invariants.probe import Governed, Probe, governed, other_tokens, taken, token_inputs
+from npformer.check.invariants.invariant import Governed, Probe, governed, invariant, other_tokens, taken, token_inputs
 from npformer.check.properties import DoesNotApply, Equation, Equations
 from npformer.functional import AttentionMask
 from npformer.typing import HostArray
