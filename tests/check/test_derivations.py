@@ -8,6 +8,7 @@ from benchmarks.corpus.pairs import pairs
 from npformer.check.derivations import TEMPLATES, judge, read, template
 from npformer.errors import ConfigError, DataError
 
+SOFTMAX = "x: (N,)\np = np.exp(x)\ny = p / p.sum(axis=0)\n"
 NORM = """x: (N, C)
 mu = x.mean(axis=-1, keepdims=True)
 var = ((x - mu) ** 2).mean(axis=-1, keepdims=True)
@@ -111,6 +112,26 @@ def test_a_right_line_of_ones_own_is_not_accused():
     assert (found.cause.line, found.cause.name) == (6, "ds")
 
 
+@pytest.mark.parametrize("jacobian", ["np.diag(y) - np.outer(y, y)", "np.diag(y)"])
+def test_a_line_of_ones_own_may_come_before_the_first_gradient(jacobian):
+    """The output is the last name whose gradient is used and not derived."""
+    judged = judge(read(f"{SOFTMAX}J = {jacobian}\nA = J * 2\ndx = A @ dy / 2"))
+    verdict = "right" if "outer" in jacobian else "WRONG"
+    assert [(line.name, line.verdict) for line in judged.claims] == [
+        ("J", "your own"), ("A", "your own"), ("dx", verdict),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x: (N,)\nk = 9 ** 9 ** 9\ny = x * k\ndx = k * dy", "x: (N,)\ny = x * 9\nk = 9 ** 9\ndx = dy * 9 ** k",
+     "x: (N,)\ny = x * 9\ndx = dy * (N ** N) ** N ** (N * N)"],
+)  # fmt: skip
+def test_a_number_without_end_is_refused_at_once(text):
+    with pytest.raises(DataError, match="is too large a whole number"):
+        judge(read(text))
+
+
 def test_the_partial_derivative_and_the_total_one():
     """∂y/∂x by y's own line is 1/√var; in total y depends on x through mu and var as well."""
     assert judge(read(NORM + "partial(y, x) = 1 / np.sqrt(var)\npartial(var, mu) = 0 * mu")).ok
@@ -145,7 +166,10 @@ def test_what_fits_the_drawn_sizes_alone_is_not_told(lines):
             "x: (N, C)\ny = np.exp(x)\nu = 2 * x\ndx = u",
             "line 2: y is used by no later line of the forward, whose last",
         ),
-        ("x: (N,)\ny = np.exp(x)\nj = np.diag(y)\ndx = j @ dy", "dj is given, since j is the forward's last line"),
+        (
+            "x: (N,)\ny = np.exp(x)\nj = np.diag(y)\nz = j @ x\ndx = j @ dy",
+            "dz is given, since z is the forward's last line",
+        ),
         ("x: (N, C)\ny = x\n∂L/∂x = dy", "write dx for ∂L/∂x, and partial(y, x) for ∂y/∂x"),
         ("x: (N, C)\nw: (C,)\ny = x · w\ndx = dy", "write * for a product entry by entry"),
         ("x: (N, C)\ny = x * 2\ndx = 2dy", "write 2 * x for 2x"),

@@ -1,6 +1,7 @@
 """The first wrong line of a learner's backward; nothing is said of names that may mean something else."""
 
 import ast
+import re
 
 import pytest
 
@@ -52,6 +53,14 @@ def graded(tmp_path):
         return found, path.read_text().splitlines()
 
     return grade
+
+
+def test_the_name_that_an_exercise_proposes_is_compared(graded):
+    """The hint of layer_norm calls the gradient that reaches x̂ dx_hat; of another name nothing is said."""
+    texts = [find("layer_norm").hint, *find("layer_norm").hints["dx"]]
+    assert all("dx_hat" in text for text in (texts[0], *texts[2:]))
+    assert not any(re.search(r"\bg\b", text) for text in texts)
+    assert [claim.name for claim in graded("layer_norm", NORM)[0].lines][0] == "dx_hat"
 
 
 @each(

@@ -109,9 +109,10 @@ def test_one_mistake_in_two_gradients_gets_one_hint(in_process, tmp_path):
     assert "Hint 1 of 3 on dq and dk" in said(found)
 
 
-def test_a_gradient_that_is_unpacked_as_a_tuple_is_told_so(tmp_path):
+@pytest.mark.parametrize("name", ["(ds,)", "ds,", "[ds]"])
+def test_a_gradient_that_is_unpacked_as_a_tuple_is_told_so(tmp_path, name):
     """As npformer's own code has it, which `npformer explain attention` shows."""
-    body = WRONG["attention"][0][0].replace("ds = softmax_backward(dw, w)", "\n    (ds,) = softmax_backward(dw, w)")
+    body = WRONG["attention"][0][0].replace("ds = softmax_backward(dw, w)", f"\n    {name} = softmax_backward(dw, w)")
     told = said(answer(tmp_path, "attention", body), 3)
     assert "ds = softmax_backward(…)" in told
     assert "in the order in which it was made" not in told

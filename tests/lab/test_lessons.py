@@ -11,10 +11,11 @@ from npformer.check import gradcheck
 from npformer.check.adapters.user_file import user_case
 from npformer.check.report import NOT_BEGUN
 from npformer.lab.grader import find, grade_file
+from npformer.lab.grader.report import report
 from npformer.lab.grader.progress import DONE, IN_PROGRESS, Begun, ExerciseEntry, LearnerProgress
 from npformer.lab.lessons import LESSONS, lesson, text
 from npformer.lab.lessons.broken import RIGHT, WRONG, broken
-from npformer.lab.lessons.lessons import next_step
+from npformer.lab.lessons.lessons import BROKEN_FILE, next_step
 from npformer.lab.lessons.text import standing
 from npformer.lab.museum.bugs import bug
 
@@ -110,15 +111,18 @@ def test_the_last_lessons_file_has_one_fault(tmp_path, monkeypatch):
     path = tmp_path / "layer.py"
     path.write_text(broken("layer.py"), encoding="utf-8")
     case = user_case(str(path))
-    report = gradcheck(case.build(None), *case.inputs, explain=False)
-    assert {row.tensor for row in report.rows if not row.ok} == {
+    rows = gradcheck(case.build(None), *case.inputs, explain=False).rows
+    assert {row.tensor for row in rows if not row.ok} == {
         "x",
         "params['norm1']['gamma']",
         "params['norm1']['beta']",
     }
-    assert len(report.rows) == 17
+    assert len(rows) == 17
     (grade,) = grade_file(path)
     assert not grade.ok
+    assert "dmemory" not in report(grade, 1, ""), "the first command on the file does not end on the answer"
+    commands = [command for command in lesson(8).commands if BROKEN_FILE in command]
+    assert [command.split()[1] for command in commands] == ["lessons", "grade", "gradcheck"]
     path.write_text(path.read_text(encoding="utf-8").replace(WRONG, RIGHT), encoding="utf-8")
     (grade,) = grade_file(path)
     assert grade.ok
