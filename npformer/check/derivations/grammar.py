@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from npformer.errors import DataError
@@ -117,17 +119,32 @@ def read(text: str, path: str = "it") -> Derivation:
         raise _refused(path, error.lineno or 1, f"it is not Python: {error.msg}", text) from None
     except (RecursionError, MemoryError):
         raise _refused(path, 1, "a formula here or below is nested too deeply: write it in several lines", "") from None
-    reader = _GrammarReader(path, text)
+    reader = _GrammarReader(path, text, _helpers(tree))
     for node in tree.body:
         reader.take(node)
     return reader.made()
 
 
-class _GrammarReader:
-    """Takes one statement after another."""
+def _helpers(tree: ast.Module) -> list[str]:
+    """Lines of one's own before the first gradient: those after the last name whose gradient is used and not derived.
 
-    def __init__(self, path: str, text: str) -> None:
-        self._path, self._text = path, text
+    Each is used, and none has a gradient.
+    """
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    lines = [target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets
+             if isinstance(target, ast.Name)]  # fmt: skip
+    given = [at for at, name in enumerate(lines) if f"d{name}" in used.difference(lines)]
+    later = lines[given[-1] + 1 :] if given else []
+    before = list(takewhile(lambda name: name[:1] != "d" or name[1:] not in {*lines, *used}, later))
+    return before if used.issuperset(before) and not {f"d{name}" for name in before} & {*used, *lines} else []
+
+
+class _GrammarReader:
+    """Takes one statement after another; helpers: lines of the backward that no gradient stands before."""
+
+    def __init__(self, path: str, text: str, helpers: Collection[str]) -> None:
+        self._path, self._text, self._helpers = path, text, helpers
         self._inputs: dict[str, Input] = {}
         self._forward: dict[str, DerivationLine] = {}
         self._backward: list[DerivationLine] = []
@@ -187,7 +204,7 @@ class _GrammarReader:
         is_backward = any(
             n[:1] == "d" and n[1:] in known and n not in {*known, *self._letters} for n in {name, *line.uses}
         )
-        if not is_backward and not self._backward:
+        if not is_backward and not self._backward and name not in self._helpers:
             if name in known:
                 raise self._error(node, f"{name} is set twice; in the forward, expected a new name in each line")
             if line.is_blank:
