@@ -87,7 +87,7 @@ def for_error(failure: dict[str, Any], line: str, exercise: Exercise) -> Hints:
     names, message = exercise.gradients, failure["message"]
     near = next((name for name in names if re.search(rf"(^|\W){name}(\W|$)", line)), names[-1])
     last = for_gradient(exercise, near)[2] if failure["step"] == "backward" else "Compare with the template's forward."
-    single = re.search(r"\((\w+),\) = (\w+_backward)\(", line)
+    single = re.search(r"^\s*[(\[]?\s*(\w+)\s*,?\s*[)\]]? = (\w+_backward)\(", line)
     name, call = single.groups() if single else ("", "")
     kind = "shapes" if any(word in message for word in SHAPES) else "error"
     if "unpack" in message:
