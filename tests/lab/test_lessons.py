@@ -11,8 +11,8 @@ from npformer.check import gradcheck
 from npformer.check.adapters.user_file import user_case
 from npformer.check.report import NOT_BEGUN
 from npformer.lab.grader import find, grade_file
-from npformer.lab.grader.report import report
 from npformer.lab.grader.progress import DONE, IN_PROGRESS, Begun, ExerciseEntry, LearnerProgress
+from npformer.lab.grader.report import report
 from npformer.lab.lessons import LESSONS, lesson, text
 from npformer.lab.lessons.broken import RIGHT, WRONG, broken
 from npformer.lab.lessons.lessons import BROKEN_FILE, next_step

@@ -20,9 +20,9 @@ LAST_FAULT = ("dx = dstream + dnorm1", "dx = dnorm1")
 
 HEAD = '''"""An encoder layer, pre-LN, whose backward has one fault. Find it, mend it.
 
-    npformer grade parts.py --template parts          the parts that this file imports
-    npformer gradcheck --model {name}        which gradients are wrong?
-    npformer grade {name}                    once it is mended
+    npformer grade {name}                    which gradients are wrong?
+    npformer grade parts.py --template parts          the parts that this file imports, for
+    npformer gradcheck --model {name}        which names the line
 """'''
 
 BUILD = '''def build():

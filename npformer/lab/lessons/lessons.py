@@ -229,18 +229,17 @@ LESSONS: tuple[Lesson, ...] = (
         "pre-norm-stream-dropped",
         "A fault of the same layer, in another line. Which gradients does it spoil, and which not?",
         (
+            LessonStep("What the file imports.", "npformer grade parts.py --template parts"),
             LessonStep(
-                "Mended, all rows are right, and the grader says so, too.",
+                "Mended, all rows are right. Break it again: below the table stands the line.",
                 f"npformer gradcheck --model {BROKEN_FILE}",
             ),
         ),
         before=(
-            LessonStep("The layer with the fault, and its parts.", f"npformer lessons 8 --file {BROKEN_FILE}"),
-            LessonStep("What the file imports.", "npformer grade parts.py --template parts"),
             LessonStep(
-                "Which rows are wrong? Before you read the diagnosis below the table, name the line of the backward; "
-                "then mend it.",
-                f"npformer gradcheck --model {BROKEN_FILE}",
+                "The layer with the fault. Name the line of the backward before you ask for a larger hint; then mend "
+                "it.",
+                f"npformer lessons 8 --file {BROKEN_FILE}",
             ),
         ),
         file=BROKEN_FILE,

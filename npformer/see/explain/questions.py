@@ -245,7 +245,7 @@ _ASKED: tuple[tuple[Any, ...], ...] = (
      lambda made: _sign(np.take_along_axis(made["dlogits"], made["targets"][..., None], -1).flat[0]), ABOVE, BELOW),
     ("museum show causal-off", _ends, "causal-off", "if the decoder sees what it is to predict"),
     ("museum mutants --sample 20", _mutant),
-    (f"gradcheck --model {BROKEN_FILE}", _parts_after_every_fault),
+    (f"grade {BROKEN_FILE}", _parts_after_every_fault),
     ("museum show pre-norm-stream-dropped", _spoilt, "pre-norm-stream-dropped",
      "dtotal + through_norm has lost dtotal.", "dx", "df", "dgamma", "dbeta"),
 )  # fmt: skip
