@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _named(one: Mistake) -> dict[str, Any]:
-    return {"id": one.id, "category": one.category, "title": one.title, "sources": list(one.sources)}
+    return {"id": one.id, "category": one.category, "title": one.title}
 
 
 def _found(exhibit: Exhibit) -> dict[str, Any]:

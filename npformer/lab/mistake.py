@@ -47,7 +47,6 @@ class Mistake:
     wrong: str = ""
     story: str = ""  # why it is wrong, its effect on training, its lesson
     seen: str = ""  # where it was found
-    sources: tuple[int, ...] = ()  # numbers of the collection of real bugs
     #: Options of the short run that shows it, beyond the usual ones; None: training cannot show it.
     run: Mapping[str, Any] | None = None
     instead: str = ""  # what one would see elsewhere, if training cannot show it
@@ -79,6 +78,5 @@ def mistakes(path: Path) -> tuple[Mistake, ...]:
     return tuple(_mistake(category, **row) for category, rows in tables.items() for row in rows)
 
 
-def _mistake(category: str, edits: Sequence[Mapping[str, str]], sources: Sequence[int] = (), **said: Any) -> Mistake:
-    made = tuple(Edit(**edit) for edit in edits)
-    return Mistake(category=category, edits=made, sources=tuple(sources), **said)
+def _mistake(category: str, edits: Sequence[Mapping[str, str]], **said: Any) -> Mistake:
+    return Mistake(category=category, edits=tuple(Edit(**edit) for edit in edits), **said)

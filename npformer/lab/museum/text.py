@@ -52,9 +52,8 @@ def _by_category(bugs: Sequence[Mistake], row: Callable[[Mistake], str]) -> str:
 
 def label(e: Mistake) -> str:
     """What is known of a bug without running anything: the formulas, the story, the change."""
-    numbers = f" · number{'s' if len(e.sources) > 1 else ''} {', '.join(map(str, e.sources))}" if e.sources else ""
     parts = [
-        f"{fill(e.heading)}\n{fill(f'{e.id} · {e.category}{numbers}')}",
+        f"{fill(e.heading)}\n{fill(f'{e.id} · {e.category}')}",
         f"{fill(e.right, None, '  right   ', ' ' * 10)}\n{fill(e.wrong, None, '  wrong   ', ' ' * 10)}",
         fill(e.story),
         fill(f"Seen: {e.seen}."),

@@ -166,7 +166,7 @@ def attention_key(maps: Sequence[AttentionMap]) -> Drawing:
     """What the colours of these maps mean."""
     hidden = any((row.weights == 0).any() for row in maps)
     lost = not all(np.isfinite(row.weights).all() for row in maps)
-    more = [("hidden", "exactly 0 (hidden)")] * hidden + [("warn", "not a number")] * lost
+    more = [("hidden", "exactly 0 (hidden, or too small for a float)")] * hidden + [("warn", "not a number")] * lost
     return key("attention weight, 0", more)
 
 
