@@ -53,6 +53,7 @@ def test_it_goes_from_the_loss_to_one_weight_whose_change_lowers_the_loss_as_pre
     assert f"would have written “{PIECES[int(np.argmax(logits[batch, place]))]}”" in said
     assert f"the lowest probability: {given.min():.3g}." in said
     assert text(browser, "#entry h3").startswith(f"dlogits[{batch},{place},{target}] = ")
+    assert text(browser, "#entry .tokens") == "row “b”, column “[EOS]”"
 
     browser.click(BUTTON)
     assert browser.run(STEP)[1:] == ["backward", "generator.linear"]
@@ -94,6 +95,9 @@ def test_it_ends_with_a_number_for_each_question_begins_again_and_closes(browser
         asked.click()
         assert text(browser, "#tour").startswith(question)
         assert "lower" not in text(browser, "#tour")
+        if at == 1:
+            assert "factor counted is 0" in text(browser, "#tour")
+            assert "counted[1,3,0]" in text(browser, "#entry .product"), "the factor that is 0 stands there"
         shown_numbers.append(
             browser.run(
                 "return [npformerPage.step.call.type, document.querySelector(arguments[0])"

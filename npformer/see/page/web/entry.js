@@ -2,6 +2,7 @@
 
 import { apartText, brief, entryName, largest, long, short, signed } from "./arrays.js";
 import { byId, h, link, quiet, replace } from "./dom.js";
+import { labelsOf, tokensAt } from "./labels.js";
 import { arrayOf, entriesOf, named, nameOf, parametersAt, scaleOf, sumOf, witnessesOf } from "./model.js";
 import { isHidden, question, factorNumbers } from "./predict.js";
 
@@ -24,9 +25,11 @@ function aboutEntry(app, entry) {
   if (isHidden(app, entry)) return question(app, entry, name);
   const call = app.model.calls[entry.call];
   const value = entry.array.data[entry.flat];
+  const tokens = tokensAt(labelsOf(app.model, call, entry.name, entry.array), entry.flat, entry.array);
   return [
     h("h3", {}, app.bug ? "right: " : null, h("code", {}, name), " = ", h("span", { class: "number" }, long(value))),
     wrongAndRight(app, entry, value),
+    tokens ? h("p", { class: "tokens" }, tokens) : null,
     h("p", { class: "what" }, ...originOf(app, entry, call)),
     ...madeOf(app, entry, call, value),
     ...(entry.what === "gradients" ? [witnessTable(app, call, entry, value), meaning(app, entry, call, value)] : []),
@@ -87,13 +90,15 @@ function madeOf(app, entry, call, value) {
 }
 
 function termsOf(app, entry, split, value) {
-  const terms = split.list.filter((item) => item.term !== 0).sort((a, b) => Math.abs(b.term) - Math.abs(a.term));
+  const flowing = split.list.filter((item) => item.term !== 0).sort((a, b) => Math.abs(b.term) - Math.abs(a.term));
+  const terms = flowing.length ? flowing : split.list; // of a 0 the terms that are 0, with the factor that is
   const count = terms.length > MOST_BARS + 1 ? MOST_BARS : terms.length;
-  const most = count ? Math.abs(terms[0].term) : 1;
+  const most = Math.abs(terms[0]?.term) || 1;
+  const zeros = split.list.length - (flowing.length || count);
   return [
     h("p", { class: "madeof" }, ...sumTitle(split, terms.length)),
     h("ul", { class: "bars" }, ...terms.slice(0, count).map((item) => bar(app, item, most, split.kind))),
-    leftOut(terms.slice(count), split.list.length - terms.length),
+    leftOut(flowing.slice(count), zeros),
     sumLine(split, wordFor(split, entry)),
     split.around ? h("p", { class: "sum" }, h("code", {}, split.around), ` = ${long(value)}`) : null,
   ];

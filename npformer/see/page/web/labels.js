@@ -1,5 +1,7 @@
 // Which tokens an array's rows and columns are.
 
+import { unravel } from "./arrays.js";
+
 const OF_SOURCE = /^(src|source|encoder)/;
 const OF_TARGET = /^(tgt|target|decoder|generator|loss)/;
 const OF_SCORES = /weight|score|drop|visible|shifted|power|^y$|^softmax/;
@@ -97,6 +99,18 @@ function classesOf(model, call, array) {
   const columns = Array.from({ length: array.shape[0] }, () => pieces.names);
   const rows = pieces.rows && pieces.rows[0].length === array.shape[1] ? pieces.rows : null;
   return { rows, columns };
+}
+
+// The tokens at one entry, in words.
+export function tokensAt({ rows, columns }, flat, { shape }) {
+  const index = unravel(flat, shape);
+  const sequence = shape.length > 2 ? index[0] : 0;
+  const [row, column] = index.slice(-2);
+  const found = { row: rows?.[sequence]?.[row], column: columns?.[sequence]?.[column] };
+  return Object.keys(found)
+    .filter((axis) => found[axis] !== undefined)
+    .map((axis) => `${axis} “${found[axis]}”`)
+    .join(", ");
 }
 
 function sideAt(model, call, input) {

@@ -2,6 +2,7 @@
 
 import { entryAt, entryName, short } from "./arrays.js";
 import { h } from "./dom.js";
+import { tokensAt } from "./labels.js";
 
 const WIDEST = 560;
 const TILE = 6; // pixels of a number beside a line, one of them the gap
@@ -15,7 +16,8 @@ export function picture(spec, shown, block, name) {
   canvas.choose = (flat, tells) => {
     canvas.entry = entryAt(spec, flat);
     const number = short(shown.data[flat], shown.kind);
-    canvas.setAttribute("aria-label", `${entryName(spec.name, flat, spec.array.shape)} = ${number}`);
+    const tokens = spec.labels ? tokensAt(spec.labels, flat, spec.array) : "";
+    canvas.setAttribute("aria-label", `${entryName(spec.name, flat, spec.array.shape)} = ${number} ${tokens}`.trim());
     drawChosen(canvas, pixels, flat - block.start);
     if (tells) canvas.dispatchEvent(new CustomEvent("look", { bubbles: true }));
   };

@@ -61,7 +61,7 @@ function measureStop({ predicted, measured }, loss) {
 // What the page itself answers: a question, what is said of the number that is chosen, and that number.
 function questionsOf({ model }) {
   const scale = "Each term of this number is a product with the factor scale = 1/√d_k.";
-  const padding = "This row's target is padding. It does not count in the loss, so each of its gradients is exactly 0.";
+  const padding = "This row's target is padding: its factor counted is 0, so each of its gradients is exactly 0.";
   const twice = (token) => `${token} stands at several places: this gradient is the sum of what comes from each.`;
   return [
     answerOf(model, "attention", "dk", "why 1/√d_k?", (array) => [largestOf(array), scale]),
