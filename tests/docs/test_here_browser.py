@@ -127,8 +127,11 @@ def test_the_exercise_stays_after_a_reload_and_the_next_one_is_offered(opened, b
     browser.driver.refresh()
     browser.wait(DONE)
     assert browser.run(chosen) == "2. ReLU"
-    scrolled = "const c = document.getElementById('code'); return [c.scrollTop, c.scrollHeight > c.clientHeight]"
-    assert browser.run(scrolled) == [0, True]
+    first, last, numbers, apart = browser.run(SEEN)
+    lines = template(find("relu")).split("\n")
+    assert first < lines.index("def relu_backward(dy, cache):") + 1 < last, "what is to be written is in sight"
+    assert numbers == len(lines)
+    assert apart == 0, "each number stands beside its line"
     assert judged_in(browser, "relu", "return dy") == "relu: not yet; dx is not right."
     assert not browser.find("#next").is_displayed()
     assert judged_in(browser, "relu", "return np.where(cache, dy, 0.0)") == "relu: right."
@@ -153,6 +156,12 @@ def test_five_numbers_of_expected_and_yours_are_in_sight(opened, browser):
     assert browser.run("return document.documentElement.scrollWidth") <= 1280
 
 
+#: The first and the last line in sight, how many are numbered, and how far the numbers are scrolled from the lines.
+SEEN = """
+const code = document.getElementById("code"), lines = document.getElementById("lines");
+const [top, high] = [code.scrollTop, parseFloat(getComputedStyle(code).lineHeight)];
+return [top / high, (top + code.clientHeight) / high, lines.textContent.split("\\n").length, lines.scrollTop - top];
+"""
 #: Pairs of the page's parts that cover each other.
 OVERLAPS = """
 const names = "h1, header p, select, button, textarea, .note, #verdict, li, h2, summary, footer p";

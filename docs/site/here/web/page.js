@@ -61,9 +61,24 @@ const exercise = () => exercises[find("exercise").selectedIndex];
 const following = () => exercises[find("exercise").selectedIndex + 1];
 const key = () => `npformer exercise ${exercise().name}`;
 
+/** The lines' numbers beside the text, as the verdict cites them. */
+const follow = () => { find("lines").scrollTop = find("code").scrollTop; };
+const number = () => {
+  find("lines").textContent = find("code").value.split("\n").map((_, i) => i + 1).join("\n");
+  follow();
+};
+/** What is to be written comes into sight, below its forward. */
+const bringBackwardIntoSight = () => {
+  const lines = find("code").value.split("\n");
+  const at = lines.findIndex(line => line.startsWith(`def ${exercise().name}_backward`));
+  const {clientHeight} = find("code");
+  find("code").scrollTop = at * parseFloat(getComputedStyle(find("code")).lineHeight) - clientHeight / 2;
+};
+
 const open = () => {
   find("code").value = localStorage.getItem(key()) ?? exercise().text;
-  find("code").scrollTop = 0; // the task is at the top
+  number();
+  bringBackwardIntoSight();
   find("course").href = `course/${exercise().name}.html`;
   find("told").replaceChildren();
   find("next").hidden = true;
@@ -150,6 +165,8 @@ const asked = new URLSearchParams(location.search).get("exercise");
 find("exercise").selectedIndex = Math.max(0, exercises.findIndex(each => each.name === asked));
 find("exercise").addEventListener("change", open);
 find("code").addEventListener("input", () => localStorage.setItem(key(), find("code").value));
+find("code").addEventListener("input", number);
+find("code").addEventListener("scroll", follow);
 find("code").addEventListener("keydown", press);
 find("judge").addEventListener("click", judge);
 find("reset").addEventListener("click", reset);
