@@ -24,8 +24,10 @@ from benchmarks.measured import RESULTS
 from docs.site.lessons_page import page as lessons_page
 from npformer.check.derivations import GRAMMAR
 from npformer.cli.main import main as npformer
+from npformer.io.terminal import fill
 from npformer.lab.lessons import LESSONS
 from npformer.see.explain.questions import questions
+from npformer.see.explain.sizes import OF_DEPTH
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PICTURES = ROOT / "docs" / "pictures"
@@ -46,6 +48,8 @@ PARTS = {
     "people": tables.people,
     "checkers": checkers,
     "causes": page_tables.causes,
+    "scale": page_tables.scale,
+    "depth": lambda documents: f"{fill(OF_DEPTH, 120)}\n",
     "derivations": tables.on_paper,
     "grammar": lambda documents: f"```text\n{GRAMMAR}\n```\n",
     "tolerance": tables.tolerance,

@@ -1,11 +1,11 @@
 """How large gradients are: with and without √d_k, through many layers, in depth, and by initial values.
 
-    without √d_k     scores have deviation √d_k, one key takes all, and most scores' gradients vanish
+    without √d_k     scores have deviation √d_k: more and more queries learn nothing, and the others too much
     a stack          each layer multiplies the gradient by its gain, so 12 layers by gain¹²
-    depth            the last layer's gradient: the same at every depth with post-LN, about 1/√L with pre-LN
+    depth            what a first step changes: about as L with post-LN, about as √L with pre-LN; and what comes true
     initial values   the first loss beside ln V, and the gradient of each part
 
-Each chart is one of them; all models are fresh, so nothing is trained. ``npformer explain sizes`` prints one seed.
+All models are fresh, so nothing is trained. ``npformer explain sizes`` prints one seed.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1; Glorot & Bengio 2010; Xiong et al. 2020, arXiv:2002.04745.
 """
@@ -15,13 +15,22 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from examples.experiments.common import command, print_table
 from examples.experiments.initialisation import INITS, pytorch_default
-from npformer.see.explain.sizes import LOSS, attention_sizes, depth_norms, parts_of, through_relus, transformer
+from npformer.see.explain.sizes import (
+    LOSS,
+    RATE,
+    QuerySizes,
+    attention_sizes,
+    first_step,
+    parts_of,
+    through_relus,
+    transformer,
+)
 from npformer.see.plot.charts import Chart, Curve, draw_charts
 
 ORDERS = {"post-LN": "post", "pre-LN": "pre"}
@@ -41,14 +50,16 @@ FULL = Setting(seeds=5)
 SMALL = Setting(seeds=1, widths=(8, 64), layers=(1, 4), depths=(1, 3))
 
 
-def attention(setting: Setting) -> dict[str, list[tuple[float, float]]]:
-    """The mean largest weight and the median of a score's gradient, at each width, with the scale and without."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for name, scaled in (("without √d_k", False), ("with", True)):
-        for width in setting.widths:
-            pairs = [attention_sizes(width, scaled, np.random.default_rng(seed)) for seed in range(setting.seeds)]
-            found.setdefault(name, []).append((mean(one for one, _ in pairs), mean(other for _, other in pairs)))
-    return found
+def attention(setting: Setting) -> dict[str, list[QuerySizes]]:
+    """The gradients of queries at each width, with the scale and without."""
+    seeds = range(setting.seeds)
+    return {
+        name: [
+            QuerySizes(*_means([attention_sizes(n, scaled, np.random.default_rng(i)) for i in seeds]))
+            for n in setting.widths
+        ]
+        for name, scaled in (("without √d_k", False), ("with", True))
+    }
 
 
 def stack(setting: Setting) -> dict[float, list[float]]:
@@ -60,11 +71,16 @@ def stack(setting: Setting) -> dict[float, list[float]]:
     }
 
 
-def depth(setting: Setting) -> dict[str, list[float]]:
-    """The norm of the last layer's gradient, at each depth."""
+def _means(found: list[Any]) -> list[float]:
+    """Of each number over the seeds."""
+    return [float(x) for x in np.mean(found, axis=0)]
+
+
+def depth(setting: Setting) -> dict[str, list[list[float]]]:
+    """Σ|g| over the layers at each depth, and the share of what it predicts that a first step brings."""
     seeds = range(setting.seeds)
     return {
-        name: [mean(depth_norms(order, layers, seed)[-1] for seed in seeds) for layers in setting.depths]
+        name: [_means([first_step(order, layers, i) for i in seeds]) for layers in setting.depths]
         for name, order in ORDERS.items()
     }
 
@@ -86,26 +102,31 @@ def initial(setting: Setting) -> dict[str, dict[str, float]]:
 def experiment(setting: Setting, path: Path) -> None:
     """Measure, print the tables, draw the picture."""
     by_scale, through, by_depth, by_init = attention(setting), stack(setting), depth(setting), initial(setting)
-    for what, place in (("largest weight, d_k:", 0), ("gradient of a score, d_k:", 1)):
-        rows = [(name, *(float(pair[place]) for pair in pairs)) for name, pairs in by_scale.items()]
-        print_table([what, *setting.widths], rows)
+    shown = [("median dq", 0, setting.widths, by_scale), ("mean dq", 1, setting.widths, by_scale),
+             ("queries that learn nothing", 2, setting.widths, by_scale), ("Σ|g|", 0, setting.depths, by_depth),
+             (f"share of {RATE:g}·Σ|g| that a step brings", 1, setting.depths, by_depth)]  # fmt: skip
+    for what, place, along, found in shown:
+        head = f"{what}, {'d_k' if found is by_scale else 'layers'}:"
+        print_table([head, *along], [(name, *(each[place] for each in row)) for name, row in found.items()])
         print()
     print_table(["of a gradient arrives, layers:", *setting.layers], [(f"gain {g:g}", *v) for g, v in through.items()])
-    print()
-    print_table(["gradient of the last W₂, layers:", *setting.depths], [(n, *v) for n, v in by_depth.items()])
     print()
     parts = (LOSS, "src_embedding", "encoder.layers.0.feed_forward", "decoder.layers.1.feed_forward", "generator")
     print_table(["initial values", *parts], [(i, *(found[part] for part in parts)) for i, found in by_init.items()])
     charts = [
-        Chart("a score's gradient", "d_k", "median size", [
-            Curve(name, setting.widths, [pair[1] for pair in pairs], dots=True) for name, pairs in by_scale.items()
+        Chart("the gradient of a query", "d_k", "dq, root mean square", [
+            Curve(f"{kind} {name}", setting.widths, [each[place] for each in found], dots=True)
+            for name, found in by_scale.items() for place, kind in enumerate(("median", "mean"))
         ], log_x=True, log_y=True),
+        Chart("queries that learn nothing", "d_k", "share", [
+            Curve(name, setting.widths, [each.nothing for each in found], dots=True) for name, found in by_scale.items()
+        ], log_x=True),
         Chart("a gradient through ReLU layers", "layers", "share that arrives", [
             Curve(f"gain {gain:g}", setting.layers, values, dots=True) for gain, values in through.items()
         ], log_y=True),
-        Chart("fresh encoders", "layers", "gradient of the last W₂", [
-            Curve(name, setting.depths, values, dots=True) for name, values in by_depth.items()
-        ], log_x=True),
+        *(Chart("fresh encoders", "layers", what, [
+            Curve(name, setting.depths, [each[place] for each in found], dots=True) for name, found in by_depth.items()
+        ], log_x=True, log_y=not place) for place, what in enumerate(("Σ|g|", f"share of {RATE:g}·Σ|g| brought"))),
         Chart("a fresh Transformer", "part, from the input", "norm of the gradient", [
             Curve(f"{init}, {LOSS} {found[LOSS]:.2f}", range(1, len(found)), [*found.values()][1:], dots=True)
             for init, found in by_init.items()

@@ -9,9 +9,8 @@ Backward, the forward read bottom-up: first through the norm, then through the s
     dtotal, dγ, dβ = LayerNorm backward of dy
     dx = dtotal      df = dtotal·keep·s
 
-The residual path also passes through the norm, so the gradient of a deep post-LN stack is rescaled at every layer. At
-the start of training the gradients of the parameters near the output are large, which is why post-LN needs a
-learning-rate warm-up.
+The residual path also passes through the norm, so the gradient of a deep post-LN stack is rescaled at every layer.
+``npformer explain sizes`` tells what a first step of such a stack changes, and why its rate is warmed up.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1; the warm-up, Xiong et al. 2020, arXiv:2002.04745.
 """

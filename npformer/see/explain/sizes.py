@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import PLAIN
+from npformer.check.inputs import as_tuple
 from npformer.io.terminal import fill
 from npformer.models import Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.see.record.models import plain_backend
@@ -21,8 +22,10 @@ from npformer.training.layer_norms import layer_norms
 from npformer.typing import HostArray
 
 VOCABULARY, LENGTH, ROWS = 16, 8, 16
-WIDTHS, QUERIES, KEYS = (16, 64, 256, 1024), 1024, 16
-LAYERS, DEPTHS, GAINS = 12, (2, 6, 12), (0.7, 1.0, 1.4)
+WIDTHS, QUERIES, KEYS = (16, 64, 256, 1024), 2048, 16
+NOTHING = 1e-3  # a query all of whose scores have gradients below this learns nothing
+LAYERS, DEPTHS, GAINS = 12, (2, 6, 18), (0.7, 1.0, 1.4)
+RATE = 1e-3
 INITS, ORDERS = ("xavier", "small"), ("post", "pre")
 LOSS = "first loss"
 
@@ -36,25 +39,36 @@ READING = (
     "gradients."
 )
 OF_SCALE = (
-    "q·k is a sum of d_k products, so its deviation is √d_k. Without the scale one key takes all: for most queries the "
-    "weights hardly depend on the scores any more, and the gradient goes; the few that are undecided between two keys "
-    "get all of it. The gradient is a median."
+    "q·k is a sum of d_k products, so its deviation is √d_k. Without the scale softmax gives one key nearly all the "
+    "weight. A query that is sure of its key learns nothing: all its scores have gradients below 0.001. One that is "
+    "undecided between two gets too much: the mean dq is larger than with the scale, at every width."
 )
 OF_GAIN = "Each layer multiplies the gradient by the gain: below 1 it vanishes, at 1 it is kept, above 1 it explodes."
+#: Why deep models are warmed up: the start page has this text, others lead to it.
 OF_DEPTH = (
-    "With post-LN the last layer's gradient is as large at every depth, so the first updates move all layers at once: "
-    "it needs a warm-up. With pre-LN the residual sum grows with every layer, the last norm divides by it, and the "
-    "gradient falls about as 1/√L."
+    "Adam's first step moves every number by the rate, against its gradient. For a short step that lowers the loss by "
+    "rate·Σ|g|. The sum over L fresh layers grows about as L with post-LN, where each is normalised back to size 1; "
+    "with pre-LN about as √L, since each is a smaller part of a growing sum. So one rate is a longer step in a deeper "
+    "model, and less and less of what it predicts comes true, with post-LN first. A warm-up begins with a rate that is "
+    "short enough."
 )
+
+
+class QuerySizes(NamedTuple):
+    """Of many queries: the root mean square of a query's gradient, and the share of queries that learn nothing."""
+
+    median: float
+    mean: float
+    nothing: float
 
 
 class GradientSizes(NamedTuple):
     """What was found: tables by name."""
 
     parts: dict[str, list[float]]  # LOSS and each part's gradient norm in a fresh Transformer, for each of INITS
-    attention: dict[int, list[float]]  # d_k -> largest weight and gradient of a score without √d_k, then with it
+    attention: dict[int, list[float]]  # d_k -> QuerySizes without √d_k, then with it
     gains: dict[float, list[float]]  # of ReLU layers -> the share of a gradient's norm that arrives
-    depth: dict[int, list[float]]  # layers -> gradient's norm of the last layer's W₂, for each of ORDERS
+    depth: dict[int, list[float]]  # layers -> first_step with each of ORDERS
 
 
 def sizes() -> GradientSizes:
@@ -65,20 +79,26 @@ def sizes() -> GradientSizes:
         {part: [found[part] for found in fresh] for part in fresh[0]},
         {width: [x for scaled in (False, True) for x in attention_sizes(width, scaled, rng)] for width in WIDTHS},
         {gain: [through_relus(gain, LAYERS, rng)] for gain in GAINS},
-        {layers: [depth_norms(order, layers)[-1] for order in ORDERS] for layers in DEPTHS},
+        {layers: [x for order in ORDERS for x in first_step(order, layers)] for layers in DEPTHS},
     )
 
 
-def attention_sizes(width: int, scaled: bool, rng: np.random.Generator) -> tuple[float, float]:
-    """The mean largest weight, and the median size of a score's gradient, of 1,024 queries and 16 keys.
-
-    Entries of queries, keys and the upstream gradient have variance 1, so scores have variance d_k without the scale.
-    The median tells of most queries; a mean would tell of the few that are undecided between two keys.
-    """
+def attention_sizes(width: int, scaled: bool, rng: np.random.Generator) -> QuerySizes:
+    """Of 2,048 queries and 16 keys; all entries, those of the weights' gradient too, have variance 1."""
     queries, keys = rng.standard_normal((QUERIES, width)), rng.standard_normal((KEYS, width))
-    weights, cache = PLAIN.softmax.forward(queries @ keys.T / (math.sqrt(width) if scaled else 1.0))
-    dscores = PLAIN.softmax.backward(rng.standard_normal(weights.shape), cache)
-    return float(np.mean(np.max(weights, axis=-1))), float(np.median(np.abs(dscores)))
+    upstream = rng.standard_normal((QUERIES, KEYS))
+    dscores, dq = query_gradients(queries, keys, upstream, 1 / math.sqrt(width) if scaled else 1.0)
+    size, largest = np.sqrt(np.mean(dq**2, axis=-1)), np.max(np.abs(dscores), axis=-1)
+    return QuerySizes(float(np.median(size)), float(np.mean(size)), float(np.mean(largest < NOTHING)))
+
+
+def query_gradients(
+    queries: HostArray, keys: HostArray, upstream: HostArray, scale: float
+) -> tuple[HostArray, HostArray]:
+    """The gradients of scores (T, S) and of queries (T, D), from that of the weights (T, S)."""
+    _, cache = PLAIN.softmax.forward(queries @ keys.T * scale)
+    (dscores,) = as_tuple(PLAIN.softmax.backward(upstream, cache))
+    return dscores, dscores @ keys * scale
 
 
 def through_relus(gain: float, layers: int, rng: np.random.Generator) -> float:
@@ -98,13 +118,20 @@ def through_relus(gain: float, layers: int, rng: np.random.Generator) -> float:
     return float(np.linalg.norm(gradient) / np.linalg.norm(upstream))
 
 
-def depth_norms(order: Any, layers: int, seed: int = 0) -> list[float]:
-    """The norm of the gradient of every layer's last matrix, in a fresh encoder of this depth that reverses."""
-    size: Any = {"d_model": 32, "num_heads": 4, "d_ff": 64, "dropout": 0.0, "num_layers": layers, "norm_order": order}
+def first_step(order: Any, layers: int, seed: int = 0, rate: float = RATE) -> tuple[float, float]:
+    """Σ|g| over the layers of a fresh encoder, and the share of rate·Σ|g| by which a step lowers the loss.
+
+    The step moves every number by the rate, against its gradient. Σ|g| of the share is over all numbers.
+    """
+    size: Any = {"d_model": 64, "num_heads": 4, "d_ff": 128, "dropout": 0.0, "num_layers": layers, "norm_order": order}
     config = EncoderConfig(VOCABULARY, head="tokens", num_classes=VOCABULARY, **size)
     model, tokens = Encoder(config, backend=plain_backend(), seed=seed), _tokens(seed)
-    _backpropagate(model, (tokens,), tokens[:, ::-1])
-    return [float(np.linalg.norm(layer.feed_forward.down.weight.grad)) for layer in model.encoder.layers]
+    loss, arena = _backpropagate(model, (tokens,), tokens[:, ::-1]), model.arena
+    grads = np.array(arena.grads)
+    of_layers = sum(float(np.abs(p.grad).sum()) for name, p in model.named_parameters() if ".layers." in name)
+    arena.values[...] -= rate * np.sign(grads)
+    fell = loss - _backpropagate(model, (tokens,), tokens[:, ::-1])
+    return of_layers, fell / (rate * float(np.abs(grads).sum()))
 
 
 def transformer(seed: int = 0, **options: Any) -> Transformer:
@@ -139,12 +166,13 @@ def sizes_text(found: GradientSizes, width: int) -> str:
     parts = (
         (f"a fresh Transformer, 2 + 2 layers: the first loss (ln V = {first_loss}), norms of gradients",
          ("init", *INITS), found.parts, READING),
-        ("attention with and without √d_k, 16 random keys: the largest weight, and a score's gradient",
-         ("d_k", "weight without", "score without", "weight with", "score with"), found.attention, OF_SCALE),
+        (f"attention without √d_k and with it, {KEYS} random keys: dq of a query (median, mean), and the share of "
+         "queries that learn nothing",
+         ("d_k", "without", "mean", "nothing", "with", "mean", "nothing"), found.attention, OF_SCALE),
         (f"a gradient through {LAYERS} layers y = max(0, xW), W of deviation gain·√(2/C)",
          ("gain", "arrives"), found.gains, OF_GAIN),
-        ("depth: the norm of the last W₂'s gradient in a fresh encoder",
-         ("layers", *(f"{order}-LN" for order in ORDERS)), found.depth, OF_DEPTH),
+        (f"depth: Σ|g| over the layers of a fresh encoder, and the share of rate·Σ|g| that a step at {RATE:g} brings",
+         ("layers", *(x for order in ORDERS for x in (f"{order}-LN", "brings"))), found.depth, OF_DEPTH),
     )  # fmt: skip
     return "\n\n".join(
         f"{fill(title, width)}\n{_table(head, rows)}\n{fill(text, width)}" for title, head, rows, text in parts

@@ -142,8 +142,8 @@ def course_lines(course: Sequence[Update], width: int) -> Iterator[str]:
     yield "\n" + fill(
         f"The first step is {lengths(first, first.change)}: after one update m̂ = g and √v̂ = |g|, whatever the size of "
         "g. So at first every number moves by the rate, in the direction of its gradient's sign, and clipping changes "
-        "nothing. Later steps are shorter where gradients change their sign: m̂ is their mean, √v̂ their size. This is "
-        "why the rate begins small and warms up: the first directions come from one batch, and are followed in full.",
+        "nothing. Later steps are shorter where gradients change their sign: m̂ is their mean, √v̂ their size. Why "
+        "the rate is warmed up: npformer explain sizes.",
         width,
     )
     yield fill(

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from examples.experiments.initialisation import pytorch_default
-from npformer.see.explain.sizes import attention_sizes, depth_norms, sizes, sizes_text, through_relus, transformer
+from npformer.backend import PLAIN
+from npformer.see.explain.sizes import (
+    attention_sizes,
+    first_step,
+    query_gradients,
+    sizes,
+    sizes_text,
+    through_relus,
+    transformer,
+)
 
 
 @pytest.mark.parametrize("gain", [0.7, 1.0, 1.4])
@@ -16,19 +25,56 @@ def test_a_gradient_through_relus_is_multiplied_by_the_gain_at_each(gain):
     assert found == pytest.approx(gain**12, rel=0.3)
 
 
-def test_without_the_scale_one_key_takes_all():
-    rng = np.random.default_rng(0)
-    without, score = attention_sizes(1024, scaled=False, rng=rng)
-    with_it, scaled_score = attention_sizes(1024, scaled=True, rng=rng)
-    assert without > 0.9
-    assert with_it < 0.4
-    assert score < 1e-9 < scaled_score, "most queries have no gradient"
+def test_without_the_scale_more_and_more_queries_learn_nothing_and_the_others_more():
+    """dq = scale·Σ dscores·k, its root mean square; nothing: all of a query's dscores are below 0.001."""
+    found = {(width, scaled): attention_sizes(width, scaled, np.random.default_rng(0))
+             for width in (16, 64, 256, 1024) for scaled in (False, True)}  # fmt: skip
+    nothing = [found[width, False].nothing for width in (16, 64, 256, 1024)]
+    assert nothing == pytest.approx([0.02, 0.16, 0.44, 0.69], abs=0.03)
+    assert not any(found[width, True].nothing for width in (16, 64, 256, 1024))
+    assert found[64, False].median == pytest.approx(0.054, rel=0.1)
+    assert found[64, True].median == pytest.approx(0.033, rel=0.1), "smaller than without the scale"
+    assert found[1024, False].median < 1e-5 < found[1024, True].median == pytest.approx(0.0084, rel=0.1)
+    more = [found[width, False].mean / found[width, True].mean for width in (16, 64, 256, 1024)]
+    assert more == pytest.approx([3.2, 4.1, 4.6, 4.8], rel=0.1)
 
 
-def test_depth_as_the_text_says():
-    last = {(order, layers): depth_norms(order, layers)[-1] for order in ("post", "pre") for layers in (2, 12)}
-    assert last["post", 12] / last["post", 2] == pytest.approx(1, abs=0.4)
-    assert last["pre", 12] / last["pre", 2] == pytest.approx(math.sqrt(2 / 12), abs=0.15)
+def test_dq_of_one_query_by_differences():
+    """Of a query of two numbers and two keys."""
+    (q, k, upstream), step = np.random.default_rng(1).standard_normal((3, 2, 2)), 1e-6
+
+    def loss(row):
+        powers = np.exp(row @ k.T / math.sqrt(2))
+        return powers @ upstream[0] / powers.sum()
+
+    slopes = [(loss(q[0] + h) - loss(q[0] - h)) / (2 * step) for h in step * np.eye(2)]
+    _, dq = query_gradients(q[:1], k, upstream[:1], 1 / math.sqrt(2))
+    assert dq[0] == pytest.approx(slopes, rel=1e-6)
+
+
+@pytest.mark.parametrize(("order", "grows", "arrives"), [("post", 1, 0.2), ("pre", 0.6, 0.5)])
+def test_a_first_step_in_depth(order, grows, arrives):
+    """Of 2 and 18 layers the sum of |g| grows as L, or about as √L; of a long step less arrives than it predicts."""
+    found = {layers: np.mean([first_step(order, layers, seed) for seed in range(3)], axis=0) for layers in (2, 18)}
+    assert math.log(found[18][0] / found[2][0]) / math.log(9) == pytest.approx(grows, abs=0.15)
+    assert found[18][1] == pytest.approx(arrives, abs=0.1)
+    assert found[2][1] > 0.85
+    assert first_step(order, 18, rate=1e-6)[1] == pytest.approx(1, abs=0.02), (
+        "a short one changes the loss by rate·Σ|g|"
+    )
+
+
+@pytest.mark.parametrize("vocabulary", [16, 96])
+def test_the_first_logits_of_xaviers_output_map(vocabulary):
+    """C = 32: their variance is 2C/(C + V), and the first loss is above ln V by about half of that."""
+    model = transformer(src_vocab_size=vocabulary, tgt_vocab_size=vocabulary)
+    tokens = np.random.default_rng(0).integers(3, vocabulary, (64, 8))
+    logits = model(tokens, tokens)
+    variance = 2 * 32 / (32 + vocabulary)
+    assert np.mean(logits**2) == pytest.approx(variance, rel=0.2)
+    assert (variance >= 1) == (vocabulary <= 32)
+    loss, _ = PLAIN.cross_entropy.forward(logits, tokens[::-1], 0, 0.0)
+    assert loss - math.log(vocabulary) == pytest.approx(variance / 2, rel=0.3)
 
 
 def test_initial_values_are_those_of_pytorch():
