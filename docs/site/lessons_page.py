@@ -35,7 +35,7 @@ def _lesson(lesson: Lesson, asked: Asked) -> str:
 def _question(number: int, question: str, answer: str) -> str:
     """A question, its answer folded away."""
     said = _filled(f"Predict {number}: {question}", "- ")
-    return f"{said}\n  <details><summary>The answer</summary>{answer}</details>\n"
+    return f"{said}\n  <details><summary>Answer</summary>{answer}</details>\n"
 
 
 def _item(step: LessonStep) -> str:

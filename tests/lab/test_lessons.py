@@ -87,8 +87,8 @@ def questions(one):
 def test_the_page_asks_before_it_shows_and_hides_the_answer():
     shown = page(LESSONS, questions)
     first, _, rest = shown.partition("- `npformer explain linear`")
-    assert "- Predict 1: What shape?\n  <details><summary>The answer</summary>(2, 3)</details>\n" in first
-    assert "- Predict 2: How many?\n  <details><summary>The answer</summary>17</details>\n" in first
+    assert "- Predict 1: What shape?\n  <details><summary>Answer</summary>(2, 3)</details>\n" in first
+    assert "- Predict 2: How many?\n  <details><summary>Answer</summary>17</details>\n" in first
     assert rest.count("<details>") == 14
     assert "(2, 3)" not in re.sub("<details>.*</details>", "", shown)
 

@@ -36,11 +36,9 @@ class Lesson:
         steps = list(self.before)
         for name in self.exercises:
             if not self.file:
-                steps.append(LessonStep(f"Write {name}_backward in {name}.py.", f"npformer grade --template {name}"))
+                steps.append(LessonStep(f"Write {name}_backward.", f"npformer grade --template {name}"))
             path = self.file or f"{name}.py"
-            steps.append(
-                LessonStep("Grade it. The report ends with the way to a larger hint.", f"npformer grade {path}")
-            )
+            steps.append(LessonStep("The report ends with the way to a larger hint.", f"npformer grade {path}"))
         return tuple(steps)
 
     @property
@@ -57,19 +55,19 @@ class Lesson:
 
 
 BROKEN_FILE = "broken_layer.py"
-COMPARE = "The derivation, beside yours. The code is npformer/functional/{}.py."
+COMPARE = "The derivation, beside yours: npformer/functional/{}.py."
 
 LESSONS: tuple[Lesson, ...] = (
     Lesson(
         1,
         "A linear map",
-        "The loss L is one number. The gradient of an array says how L changes with each of its entries, so it has "
-        "the array's shape. A backward gets dy, the gradient of the output, and returns the gradients of the inputs. "
-        "In y = x W + b each entry of W is used by every token, so its gradient is a sum over the tokens.",
+        "The gradient of an array says how the loss changes with each of its entries, so it has the array's shape. A "
+        "backward gets dy, the gradient of the output, and returns those of the inputs. In y = x W + b every token "
+        "uses each entry of W, so its gradient is a sum over the tokens.",
         (
             LessonStep(
-                "One operation, read whole: its formula, its derivation, and each line with the numbers that it made. "
-                "The code is npformer/functional/linear.py.",
+                "One operation, read whole: its derivation, and each line with its numbers. The code is "
+                "npformer/functional/linear.py.",
                 "npformer explain linear",
             ),
         ),
@@ -78,8 +76,7 @@ LESSONS: tuple[Lesson, ...] = (
         "A mean in place of a sum. Which gradient is wrong, by which factor, and does training tell?",
         (
             LessonStep(
-                "Each row compares a gradient with slopes that are measured on the forward alone. An error of 1e-16 is "
-                "rounding.",
+                "Each row compares a gradient with slopes measured on the forward alone. An error of 1e-16 is rounding.",
                 "npformer gradcheck --only linear",
             ),
         ),
@@ -91,7 +88,7 @@ LESSONS: tuple[Lesson, ...] = (
         "outputs. The matrix of all these derivatives is never built: its product with dy is one sum a row.",
         (
             LessonStep(
-                "The forward alone, with its numbers. Derive the backward from it yourself.",
+                "The forward alone. Derive the backward from it.",
                 "npformer explain softmax --forward",
             ),
         ),
@@ -102,8 +99,7 @@ LESSONS: tuple[Lesson, ...] = (
             LessonStep(COMPARE.format("softmax"), "npformer explain softmax"),
             LessonStep("Masked entries are among the rows: their gradient is 0.", "npformer gradcheck --only softmax"),
             LessonStep(
-                "Print dx.sum(axis=-1) in your backward: the grader shows what your file prints. Then take the shared "
-                "term out and look again."
+                "Print dx.sum(axis=-1) in your backward: the grader shows it. Then take the shared term out."
             ),
         ),
     ),
@@ -112,15 +108,15 @@ LESSONS: tuple[Lesson, ...] = (
         "Layer normalisation",
         "x reaches y by three ways: directly, through the mean, and through the variance. Each way gives dx a term. "
         "Without one of them the loss still falls, and the mistake stays.",
-        (LessonStep("Derive the backward yourself, as before.", "npformer explain layer_norm --forward"),),
+        (LessonStep("Derive the backward, as before.", "npformer explain layer_norm --forward"),),
         ("layer_norm",),
         "layer-norm-no-variance",
         "Compare the two loss curves: would you have noticed?",
         (
             LessonStep(COMPARE.format("layer_norm"), "npformer explain layer_norm"),
             LessonStep(
-                "A shift or a scale of x changes no y. So dx has no part along 1 (its mean is 0) and none along x̂: "
-                "these are the two terms that are taken off.",
+                "A shift or a scale of x changes no y. So dx has no part along 1 and none along x̂: these are the two "
+                "terms that are taken off.",
                 "npformer gradcheck --only layer_norm",
             ),
         ),
@@ -128,11 +124,11 @@ LESSONS: tuple[Lesson, ...] = (
     Lesson(
         4,
         "Attention",
-        "Two matrix products with a softmax between them: lessons 1 and 2, put together. Undo the last line first. "
-        "The factor 1/√D multiplies the scores on the way forward, so it comes back, once for q and once for k.",
+        "Two matrix products with a softmax between them: lessons 1 and 2. Undo the last line first. The factor 1/√D "
+        "of the scores comes back, once for q and once for k.",
         (
             LessonStep(
-                "Three lines of the forward matter: scores, weights, output. Write the shape under each.",
+                "Write the shape under scores, weights and output.",
                 "npformer explain attention --forward",
             ),
         ),
@@ -150,9 +146,8 @@ LESSONS: tuple[Lesson, ...] = (
     Lesson(
         5,
         "A layer",
-        "A layer is parts in a row. Its backward calls the backwards of the parts in the opposite order, each with "
-        "its own cache. One rule is new: a value that is used twice gets two gradients, and they are added. Every "
-        "residual sum needs it.",
+        "A layer's backward calls the backwards of its parts in the opposite order, each with its own cache. One "
+        "rule is new: a value that is used twice gets two gradients, and they are added. Every residual sum needs it.",
         (
             LessonStep("A sum and a norm as one operation, the end of each sub-layer.", "npformer explain post_norm"),
             LessonStep("npformer/layers/residual.py has the sum, npformer/layers/encoder_layer.py the layer."),
@@ -163,8 +158,7 @@ LESSONS: tuple[Lesson, ...] = (
         "The short way around the sub-layer carries most of the gradient. Is that seen in the curve?",
         (
             LessonStep(
-                "One number of a gradient, and where it comes from: the ways through the sub-layers and past them are "
-                "listed under paths, and add up to it.",
+                "One number of a gradient: the ways through the sub-layers and past them, under paths, add up to it.",
                 "npformer explain transformer --at 'src_embedding.weight[3,2]'",
             ),
             LessonStep(
@@ -176,12 +170,12 @@ LESSONS: tuple[Lesson, ...] = (
     Lesson(
         6,
         "Training",
-        "The backward begins at the loss: softmax minus one-hot, divided by the number of tokens that count. A step is "
-        "forward, backward, clipping, Adam. Gradients are added to what is there, so each step begins with zeros.",
+        "The backward begins at the loss: softmax minus one-hot, divided by the number of tokens that count. "
+        "Gradients are added to what is there, so each step begins with zeros.",
         (
             LessonStep("The loss, where the backward begins.", "npformer explain cross_entropy --forward"),
             LessonStep(
-                "npformer/training/step.py is the step; examples/train_by_hand.py is all of it in one short file."
+                "npformer/training/step.py is the step, examples/train_by_hand.py all of it in one short file."
             ),
         ),
         ("cross_entropy",),
@@ -190,8 +184,8 @@ LESSONS: tuple[Lesson, ...] = (
         (
             LessonStep(COMPARE.format("cross_entropy"), "npformer explain cross_entropy"),
             LessonStep(
-                "The first loss is near ln V, the loss of guessing among V symbols. In attention.svg the strong cells "
-                "run from top right to bottom left: the decoder reads the word from its end.",
+                "In attention.svg the strong cells run from top right to bottom left: the decoder reads the word from "
+                "its end.",
                 "npformer train reverse",
             ),
         ),
@@ -199,8 +193,8 @@ LESSONS: tuple[Lesson, ...] = (
     Lesson(
         7,
         "Break it",
-        "A check is worth what it finds. Break right code on purpose, say beforehand which gradient will be wrong, "
-        "and see whether the check agrees. Then meet a bug that no gradient check can find.",
+        "A check is worth what it finds. Break right code, say beforehand which gradient will be wrong, and see "
+        "whether the check agrees. Then meet a bug that no gradient check can find.",
         (LessonStep("docs/proof.md says what each check sees, and what it cannot see."),),
         (),
         "causal-off",
@@ -208,8 +202,8 @@ LESSONS: tuple[Lesson, ...] = (
         (
             LessonStep("A copy of your layer_norm.py with one term of dx deleted: read the hint, and mend it again."),
             LessonStep(
-                "npformer's own backwards, each with one small mistake: a mutant. One is shown with its verdict. Which "
-                "of them needs a check to be found?",
+                "npformer's own backwards, each with one small mistake: a mutant. Which of them needs a check to be "
+                "found?",
                 "npformer museum mutants --sample 20",
             ),
             LessonStep(
@@ -221,10 +215,9 @@ LESSONS: tuple[Lesson, ...] = (
     Lesson(
         8,
         "Find it",
-        "A layer has a wrong gradient, and you do not know where. The backward runs from the last line of the forward "
-        "to the first. Gradients that come out before the fault are right, so read the table in the order of the "
-        "backward: the fault stands just before the first wrong one.",
-        (LessonStep("docs/check_your_own_kernel.md explains the columns and the verdicts of the table."),),
+        "A layer has a wrong gradient, and you do not know where. Gradients that come out before the fault are right, "
+        "so read them in the order of the backward: the fault stands just before the first wrong one.",
+        (LessonStep("docs/check_your_own_kernel.md explains gradcheck's table."),),
         ("encoder_layer_pre",),
         "pre-norm-stream-dropped",
         "A fault of the same layer, in another line. Which gradients does it spoil, and which not?",

@@ -55,7 +55,7 @@ class Question(NamedTuple):
         """The question, and what an answer to it looks like."""
         if self.choices:
             return f"{self.text} Of: {', '.join(self.choices)}."
-        return self.text if isinstance(self.answer, float) else f"{self.text} Write a shape as (5, 7)."
+        return self.text if isinstance(self.answer, float) else f"{self.text} As (5, 7)."
 
 
 def questions(lesson: Lesson) -> dict[str, tuple[Question, ...]]:
