@@ -59,7 +59,6 @@ COMMANDS = {
     "mlm": Command("Python's manual, hidden pieces", "npformer train mlm", HELD_OUT),
     "mutants": Command("Single mistakes in every backward", "npformer museum mutants"),
     "trace-page": Command("The page of a trace in Chromium", "python -m tests.see.page.trace_page"),
-    "batches": Command("Batches of 64, made on the host", "python -m benchmarks.batches"),
     "faults-files": Command("Damaged files", "python -m tests.faults files"),
     "faults-interrupts": Command("Ctrl-C within a step", "python -m tests.faults interrupts"),
     "faults-kernels": Command("Damaged files of compiled kernels", "python -m tests.faults kernel_cache"),
