@@ -3,7 +3,7 @@
     python -m benchmarks.checkers.failing
 
 npformer's search makes them: the smallest input that fails in the regime or at the size that failed first. They are
-written to failing.json, which is read as it is: the other checkers are then asked at the same place.
+written to results/failing.json: the other checkers are then asked at the same place.
 """
 
 import json
@@ -25,7 +25,7 @@ def main():
         if smallest:
             found[label(pair, mistake)] = [as_json(x) for x in smallest]
     lines = (f" {json.dumps(name, ensure_ascii=False)}: {json.dumps(inputs)}" for name, inputs in found.items())
-    FAILING.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    FAILING.write_text('{"benchmark": "failing", "inputs": {\n' + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
     print(f"{len(found)} of {len(every)} mistakes fail at the inputs in {FAILING.name}")
     return 0
 

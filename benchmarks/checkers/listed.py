@@ -24,7 +24,7 @@ LISTS = (
     "where it fails in few digits",
 )  # fmt: skip
 #: The inputs at which the mistakes of regimes fail: those that npformer's search found, see failing.py.
-FAILING = Path(__file__).with_name("failing.json")
+FAILING = Path(__file__).parents[1] / "results" / "failing.json"
 #: Options that gradcheck takes for itself, and does not hand to forward.
 OF_THE_CHECK = {"constant", "names", "structure", "device"}
 
@@ -67,13 +67,18 @@ def of_list(name, which, **always):
 
 def failing_items():
     """The mistakes of regimes and their right twins at inputs where they show: nobody has to look for a regime."""
-    found = json.loads(FAILING.read_text(encoding="utf-8")) if FAILING.exists() else {}
+    found = failing_inputs()
     for pair in pairs("regimes"):
         for mistake in pair.mistakes:
             for numbers in filter(None, [found.get(label(pair, mistake))]):
                 inputs = tuple(np.array(x["numbers"], x["dtype"]).reshape(x["shape"]) for x in numbers)
                 for each in (None, mistake):
                     yield of_pair("where it fails", pair, each, inputs=inputs, allow_length_one=True)
+
+
+def failing_inputs():
+    """Name of a mistake -> the inputs at which it shows, each with its dtype, shape and numbers."""
+    return json.loads(FAILING.read_text(encoding="utf-8"))["inputs"]
 
 
 def label(pair, mistake):

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.checkers import __main__ as program
 from benchmarks.checkers import checks
-from benchmarks.checkers.listed import FAILING, LISTS, Item, items
+from benchmarks.checkers.listed import LISTS, Item, failing_inputs, items
 from benchmarks.checkers.problem import Problem, of_kernel
 from benchmarks.checkers.table import SAID, cells, checkers
 from benchmarks.corpus.rounding import bfloat16
@@ -109,7 +109,7 @@ def test_the_lists_are_there_and_names_tell_items_apart():
     assert len(set(keys)) == len(keys)
 
 
-@pytest.mark.parametrize("name", json.loads(FAILING.read_text(encoding="utf-8")))
+@pytest.mark.parametrize("name", failing_inputs())
 def test_a_bug_shows_at_its_failing_input_and_its_twin_does_not(name):
     checks.quiet()
     for one in items():
