@@ -8,6 +8,8 @@ from benchmarks.harness import PEER
 from benchmarks.measured import COMMANDS, shown
 from benchmarks.products import step_flop
 from npformer.backend.backend import PRECISIONS
+from npformer.cli.main import COMMANDS as COMMAND_LINE
+from npformer.cli.main import name_of
 from npformer.cli.train import TAKES
 from npformer.io.percent import percent
 from npformer.models.presets import PRESETS
@@ -265,6 +267,17 @@ def named(documents, *, in_a_table):
     lacking = " ".join(name for name in names if name not in known)
     made = "\n" + not_measured(f"python -m benchmarks.measured {lacking}") if lacking else ""
     return {name: known[name] for name in names if name in known}, made
+
+
+def usage(documents):
+    """What each command does, and those of its examples that say what they do, as its --help; no measurement."""
+    texts = []
+    for module in COMMAND_LINE:
+        lines = module.EXAMPLES.partition("\n\n")[0].splitlines()[1:]
+        pairs = [line[2:].partition("  ")[::2] for line in lines if " | " not in line]
+        shown = "".join(f"- `{command}`: {meaning.strip()}\n" for command, meaning in pairs if meaning.strip())
+        texts.append(f"## npformer {name_of(module)}\n\n{module.SUMMARY}\n\n{shown}")
+    return "\n".join(texts)
 
 
 def options(documents):

@@ -14,22 +14,18 @@ from docs.site.places import PAGES, ROOT, SITE, SOURCES, write
 
 #: The heading of the README above which its first page ends here: what follows is the sidebar's work.
 _END = "## Where to go next"
-_CARDS = "## Two commands"
+_CARDS = "## First steps"
 #: What stands before all else: one question, and one action.
 _START = "{.lead}\nA Transformer wrote a wrong letter. Which, and by how much? [Start here](/start-here.md)"
 CAPTIONS: dict[str, tuple[str, ...]] = {
-    "See it": (
-        "start-here", "walk", "operations/index", "explain", "gradient-sizes", "trace-page", "museum/index",
-        "experiments/index",
+    "Learn": (
+        "start-here", "walk", "lessons", "course/index", "operations/index", "museum/index", "derive", "explain",
+        "gradient-sizes", "trace-page", "experiments/index", "examples", "check_your_own_kernel",
+        "training-your-own-data", "replacing-a-part", "architecture",
     ),
-    "Do it": (
-        "lessons", "course/index", "derive", "check_your_own_kernel", "judge", "training-your-own-data",
-        "adding-an-operation", "runs", "processes", "pytorch-weights", "replacing-a-part", "gpu", "examples",
-    ),
-    "Look it up": ("commands", "api/index", "architecture", "proof", "coverage", "speed", "measured"),
-    "Project": ("contributing", "changelog"),
+    "Look up": ("commands", "options", "runs", "api/index", "notebooks", "proof", "measured", "speed", "coverage"),
 }  # fmt: skip
-OTHERS = "Look it up"
+OTHERS = "Look up"
 _SAID = {
     "walk": ("The walk", "One batch through the whole Transformer, forward and back, with its numbers."),
     "operations/index": ("Operations", "Formula, derivation and code of every operation, forward and backward."),
@@ -65,7 +61,7 @@ def index(readme: str) -> str:
         contents([*pages, *(others if caption == OTHERS else ())]).replace(":hidden:", f":hidden:\n:caption: {caption}")
         for caption, pages in CAPTIONS.items()
     )
-    title, _, head = head.partition("\n\n")
+    title, _, head = re.sub(r"\*\*Start here.*?\n\n", "", head, count=1, flags=re.DOTALL).partition("\n\n")
     first = f"{title}\n\n{_START}\n\n{action('Show me, in two minutes')}\n\n{questions()}"
     return f"{first}\n\n{head}{cards()}\n\n{mark}{rest}{trees}"
 

@@ -26,11 +26,11 @@ SUMMARY = "Run a trained model on texts."
 EXAMPLES = f"""examples:
   npformer decode runs/reverse-001 hello world       one output per line, in the order of the texts
   cut -f1 dates.tsv | npformer decode runs/pairs-001
-  npformer decode runs/numbers-001 --beam 4 "forty-two thousand and one"
+  npformer decode runs/numbers-001 "forty-two" --beam 4  beam search, of four hypotheses
   npformer decode runs/language-001 "5. maj 1987"    the class of a text; runs/tags-001 gives one for each word
   npformer decode runs/mlm-001 "the value of the [MASK] is returned"
   npformer decode numerals.safetensors 1987          a file of npf.save with its tokenizer
-  npformer decode runs/lm-001 --temperature 0.8 --top-k 20 --max-len 400 "The for statement"
+  npformer decode runs/lm-001 "The for statement" --temperature 0.8 --top-k 20  sampling; also --top-p
 
 Translation is greedy unless --beam or a sampling option is given. Continuing a text samples at temperature
 {TEMPERATURE} unless another is given."""

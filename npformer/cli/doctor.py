@@ -23,7 +23,7 @@ from npformer.io.terminal import GREEN, RED, YELLOW, columns, paint
 from npformer.run.conditions import THREAD_VARIABLES
 
 SUMMARY = "Show what npformer finds on this machine."
-EXAMPLES = "example:\n  npformer doctor --json"
+EXAMPLES = "example:\n  npformer doctor --json  packages, BLAS, processor, GPU"
 GPU, PATIENCE = "GPU", 120  # seconds that a GPU may take: the first run compiles its kernels
 #: The command that tries the GPU with the number that follows.
 TRY = [sys.executable, "-m", "npformer.engine.cupy.self_test"]

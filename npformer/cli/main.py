@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from types import ModuleType
 from typing import TextIO
 
 from npformer._version import __version__
@@ -42,14 +43,16 @@ from npformer.io.terminal import choose_colour, say_error
 
 EXAMPLES = f"""examples:
   npformer train reverse           reverse words, in {train.TAKES}
+  npformer lessons                 what to read, to write and to see, in order
   npformer museum show causal-off  a bug, its effect, and what finds it
   npformer grade --list            write a backward, and have it graded
   npformer COMMAND --help          a command's options, and examples"""
 
-COMMANDS = (
-    train, decode, report, trace, gradcheck, judge, tolerance, certify, explain, grade, derive, lessons, museum, bench,
-    compile, doctor,
-)  # fmt: skip
+#: What a learner and a trainer need; then what whoever writes kernels, or looks after a machine, does.
+FIRST = (train, decode, report, lessons, grade, derive, museum, explain, trace, gradcheck)
+MORE = (tolerance, judge, certify, bench, compile, doctor)
+COMMANDS = FIRST + MORE
+MORE_TITLE = "kernels, speed and this machine"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -124,13 +127,25 @@ def _discard(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def name_of(module: ModuleType) -> str:
+    """What is typed for the command of this module."""
+    return module.__name__.rpartition(".")[2]
+
+
+class _InGroups(Help):
+    """Help that puts a heading before the second group of commands."""
+
+    def _format_action(self, action: argparse.Action) -> str:
+        return f"\n{MORE_TITLE}:\n" * (action.dest == name_of(MORE[0])) + super()._format_action(action)
+
+
 def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The parser of all commands; words: what is typed, and only the command among them needs its options."""
     parser = Parser(
         prog="npformer",
         description="A Transformer on NumPy and CuPy with every backward pass written by hand.",
         epilog=EXAMPLES,
-        formatter_class=Help,
+        formatter_class=_InGroups,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"npformer {__version__}")
@@ -138,7 +153,7 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     parser.set_defaults(json=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for module in COMMANDS:
-        name = module.__name__.rpartition(".")[2]
+        name = name_of(module)
         command = new_parser(commands, name, module.SUMMARY, module.EXAMPLES)
         if words is None or name in words:
             module.add_options(command)

@@ -52,8 +52,10 @@ EXAMPLES = f"""examples:
   npformer train scan --set split=jump                     commands to actions; splits simple, length, jump
   npformer train lm --data mine.txt                        a language model of any UTF-8 text file of your own
   npformer train lm --data mine.txt --set tokenizer=words  the same by words; without --data: Python's manual
-  npformer train sort --set steps=3000 --set d_model=128
-  npformer train pairs --data mine.tsv --from runs/pairs-001  start from the weights of another run
+  npformer train sort --set steps=3000 --set d_model=128   options of the run
+  npformer train reverse --set patience=5                  early stopping
+  npformer train lm --data mine.txt --set accumulate=4     gradient accumulation
+  npformer train pairs --data mine.tsv --from runs/pairs-001  fine-tuning: start from the weights of another run
   npformer train lm --data mine.txt --log-to tensorboard,csv  metrics for TensorBoard, and as a table
   npformer train lm --data mine.txt --processes 2          on two processes, with the same bits as on 1, 4 or 8
   npformer train --resume runs/reverse-001                 continue, bit for bit

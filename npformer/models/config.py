@@ -77,7 +77,7 @@ class ModelConfig:
     scale_embedding: Annotated[bool, "multiply embeddings by the square root of d_model"] = True
     tie_embeddings: Annotated[bool, "one table for all embeddings and the output map"] = False
     init: Annotated[Literal["small", "xavier"], "how parameters start; small: the first loss is ln V"] = "small"
-    recompute: Annotated[bool, "run each layer's forward again in backward: less memory, more time"] = False
+    recompute: Annotated[bool, "gradient checkpointing: layers run forward again in backward, to save memory"] = False
     pad_id: Annotated[int, "id of [PAD]; 0 in every run"] = 0
 
     def __post_init__(self) -> None:

@@ -49,8 +49,8 @@ class RunOptions:
     kernels: Annotated[
         Literal["auto", "plain", "numpy", "numba", "cuda"], "what computes; auto: the fastest installed"
     ] = "auto"
-    precision: Annotated[Literal["float32", "tf32"], "of float32 matrix products, on a GPU alone"] = "float32"
-    init_from: Annotated[str | None, "where the first weights come from: a run, a checkpoint of one, or a file"] = None
+    precision: Annotated[Literal["float32", "tf32"], "of products on a GPU; tf32 is mixed precision"] = "float32"
+    init_from: Annotated[str | None, "fine-tuning: the run, checkpoint or file that the first weights come from"] = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**64:
@@ -84,16 +84,16 @@ class TrainingOptions:
     optimizer: Annotated[Literal["adam", "adamw"], "how gradients become updates"] = "adam"
     learning_rate: Annotated[float, "the highest rate; for noam, the factor"] = 2e-3
     schedule: Annotated[
-        Literal["constant", "noam", "warmup_cosine"], "how the rate changes; warmup_cosine ends at 0 at the last step"
+        Literal["constant", "noam", "warmup_cosine"], "learning-rate schedule; warmup_cosine ends at 0 at the last step"
     ] = "warmup_cosine"
-    warmup_steps: Annotated[int, "steps in which the rate rises; by default at most a fifth of steps"] = 200
+    warmup_steps: Annotated[int, "warm-up: steps in which the rate rises; by default at most a fifth of steps"] = 200
     beta1: Annotated[float, "Adam's decay of the mean of gradients"] = 0.9
     beta2: Annotated[float, "Adam's decay of the mean of their squares"] = 0.98
     eps: Annotated[float, "Adam's addend to the root of the second mean"] = 1e-9
     weight_decay: Annotated[float, "of adamw: share of a weight, times the rate, that each step removes"] = 0.01
-    clip_norm: Annotated[float | None, "longer gradients are scaled to this norm; none: no clipping"] = 1.0
+    clip_norm: Annotated[float | None, "gradient clipping: longer ones are scaled to this norm; none: never"] = 1.0
     label_smoothing: Annotated[float, "probability that the target gives to all pieces alike"] = 0.0
-    accumulate: Annotated[int, "parts of a batch that are computed one after the other"] = 1
+    accumulate: Annotated[int, "gradient accumulation: parts of a batch, computed one after the other"] = 1
     slots: Annotated[int, "ranges of rows of a batch, a power of two, which processes share; they decide its bits"] = 1
     log_every: Annotated[int | None, "steps between lines of the log; none: a round number, at most steps/30"] = None
     eval_every: Annotated[int | None, "steps between evaluations; none: a round number, at most steps/5"] = None
@@ -102,7 +102,7 @@ class TrainingOptions:
     save_every: Annotated[int | None, "steps between checkpoints; none: as eval_every"] = None
     keep_last: Annotated[int, "checkpoints to keep, besides the best"] = 2
     patience: Annotated[
-        int | None, "evaluations without a lower loss after which the run ends; none: it makes all steps"
+        int | None, "early stopping: evaluations without a lower loss after which the run ends; none: never"
     ] = None
 
     def __post_init__(self) -> None:
