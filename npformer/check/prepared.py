@@ -68,11 +68,6 @@ def is_output(word: str | int) -> bool:
     return isinstance(word, str) and word.startswith("output ") and word[7:].isdecimal()
 
 
-def _is_swapped(x: Any) -> bool:
-    """Whether the bytes of an array's numbers are in the other order than the machine's."""
-    return isinstance(x, np.ndarray) and not x.dtype.isnative
-
-
 def prepared(target: Any, inputs: Sequence[Any], names: Sequence[str] | None, constant: Constants) -> list[Any]:
     """The inputs as arrays, with constants marked: named ones and, if some tensors require a gradient, all others.
 
@@ -92,7 +87,9 @@ def prepared(target: Any, inputs: Sequence[Any], names: Sequence[str] | None, co
         )
     is_partial = any(getattr(x, "requires_grad", False) for *_, x in leaves)
     ready = [as_numpy(x) if is_inexact(x) else x for *_, x in leaves]
-    ready = [x.astype(x.dtype.newbyteorder("=")) if _is_swapped(x) else x for x in ready]
+    for k, x in enumerate(ready):
+        if isinstance(x, np.ndarray) and not x.dtype.isnative:  # its bytes are in another order than the machine's
+            ready[k] = x.astype(x.dtype.newbyteorder("="))
     for k, (i, name, leaf, x) in enumerate(leaves):
         if wanted & {i, name, leaf} or (is_partial and not getattr(x, "requires_grad", True)):
             ready[k] = np.asarray(x.get() if is_cupys(x) else ready[k]).view(ConstantInput) if is_inexact(x) else x

@@ -53,7 +53,7 @@ from npformer.check.measures import NEGLIGIBLE, U, max_abs, rms, terms, worst_at
 from npformer.check.oracles import SAME, Evidence, Oracle, unit
 from npformer.check.report import KINK, RIGHT, UNCLEAR, WRONG, Row
 from npformer.check.rounding.float64 import Jitter
-from npformer.check.sweep import STEPS, Sweep, sweeps
+from npformer.check.sweep import STEPS, sweeps
 from npformer.typing import HostArray
 
 Place = tuple[Any, ...]
@@ -257,7 +257,7 @@ class Judge:
     def _looked_at(self, case: _Case, place: Place) -> _Verdict:
         """Sweep the step size at a doubtful place: is there a gradient, can it be determined, does any slope agree?"""
         scale, claimed, k = case.scale[place[0]].item(), float(case.claimed[place]), int(place[0])
-        swept = self._sweeps(case, place)[k]
+        swept = self._once(case, place, "sweep", sweeps, SWEEP)[k]
         found = swept.verdict(claimed, scale, self._central_tolerance)
         note, slope = f"by a sweep of h, which settles to {swept.noise / scale:.0e}", swept.slope
         apart, worth = abs(claimed - case.evidence.by_central[place]), 8 * case.evidence.central_error[place]
@@ -275,9 +275,6 @@ class Judge:
         if seen:
             note, slope = f"slopes over widths of h settle to {seen[0].error / scale:.0e}", seen[0].slope
         return _Verdict(place, judged) if judged == WRONG and is_settled else _Verdict(place, judged, note, slope=slope)
-
-    def _sweeps(self, case: _Case, place: Place) -> list[Sweep]:
-        return self._once(case, place, "sweep", sweeps, SWEEP)
 
     def _plateaus(self, case: _Case, place: Place) -> list[plateaus.Plateau]:
         seen: list[list[plateaus.Plateau]] = self._once(case, place, "plateaus", plateaus.plateaus, PLATEAUS)

@@ -122,11 +122,6 @@ class Reference:
         """Whether the roundings of the last run went through its forward and its backward: they compute in NumPy."""
         return self._phased.is_carried
 
-    @property
-    def is_elementary(self) -> bool:
-        """Whether the roundings of its backward are seen, too."""
-        return self.has_backward and self.is_seen
-
     def gradients(self, upstream: Upstream, at: Tensors, rounding: Rounding | None = None) -> HostArrays:
         """The gradients at the places, each (P,), with the roundings of that run."""
         if self.has_backward:
