@@ -229,8 +229,8 @@ def parsed(text: str) -> Any:
     return node.value if isinstance(node, ast.Expr) else node
 
 
-#: (mistake, "pattern → what should stand there instead") pairs.
-Rules = Sequence[tuple[str, str]]
+#: mistake -> "pattern → what should stand there instead"
+Rules = Mapping[str, Sequence[str]]
 
 
 def rewritten(node: Any, rules: Rules) -> Found:
@@ -239,7 +239,7 @@ def rewritten(node: Any, rules: Rules) -> Found:
     A letter of a pattern is any expression; *r are the rest of a call's arguments, **k its keywords. A longer name is
     that of the function or method that is called, whatever stands before its dot.
     """
-    for mistake, rule in rules:
+    for mistake, rule in ((mistake, rule) for mistake, each in rules.items() for rule in each):
         pattern, _, replacement = rule.partition(" → ")
         parts = dict[str, Any]()
         if _follows(node, parsed(pattern), parts):

@@ -247,10 +247,7 @@ def unused_in(source: Source) -> list[str]:
     nodes = list(ast.walk(source.definition))
     targets = [target for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
     stored = _variables(part for target in targets for part in ast.walk(target))
-    made = {
-        id(part) for target in targets for part in ast.walk(target) if isinstance(getattr(part, "ctx", 0), ast.Store)
-    }
-    used = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in made}
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     return [name for name in stored if name not in used and not name.startswith("_")]
 
 
