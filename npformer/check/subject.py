@@ -117,6 +117,11 @@ class Subject:
         )
 
     @property
+    def elements(self) -> int:
+        """Of all tensors."""
+        return sum(x.size for x in self.tensors.values())
+
+    @property
     def _names(self) -> list[str]:
         return [name.removeprefix("input ") for name in self.input_names]
 

@@ -96,21 +96,14 @@ def sweep(subject: Subject, tensor: str, direction: HostArray, upstream: Upstrea
 
 def sweeps(subject: Subject, tensor: str, direction: HostArray, upstreams: Sequence[Upstream]) -> list[Sweep]:
     """A sweep for each of several upstream gradients."""
-    x, (ahead, behind) = subject.tensors[tensor], np.empty((2, len(upstreams), len(STEPS)))
     with np.errstate(all="ignore"):  # a step of 0.1 may leave the function's domain
-        middle = subject.outputs({})
-        for i, h in enumerate(STEPS):
-            above, below = (outputs_near(subject, {tensor: x + step * direction}, middle) for step in (h, -h))
-            ahead[:, i] = [_change(upstream, above, middle) / h for upstream in upstreams]
-            behind[:, i] = [_change(upstream, middle, below) / h for upstream in upstreams]
-        return [Sweep(STEPS.copy(), (a + b) / 2, a, b) for a, b in zip(ahead, behind, strict=True)]
+        slopes = np.array([_one_sided(subject, tensor, direction, upstreams, h) for h in STEPS])  # (steps, K, 2)
+        return [Sweep(STEPS.copy(), (a + b) / 2, a, b) for a, b in slopes.transpose(1, 2, 0)]
 
 
 def kink(subject: Subject, tensor: str, direction: HostArray, upstream: Upstream) -> str:
     """Why there is no slope along a direction, or "". A second difference is looked at first, and a sweep only then."""
-    x, middle, h = subject.tensors[tensor], subject.outputs({}), 1e-6
-    above, below = (outputs_near(subject, {tensor: x + step * direction}, middle) for step in (h, -h))
-    ahead, behind = _change(upstream, above, middle) / h, _change(upstream, middle, below) / h
+    ((ahead, behind),) = _one_sided(subject, tensor, direction, [upstream], 1e-6)
     if not abs(ahead - behind) > 1e-3 * max(abs(ahead), abs(behind)):
         return ""
     swept = sweep(subject, tensor, direction, upstream)
@@ -123,5 +116,11 @@ def kink(subject: Subject, tensor: str, direction: HostArray, upstream: Upstream
     )
 
 
-def _change(upstream: Upstream, after: Upstream, before: Upstream) -> float:
-    return loss_of(upstream, list(map(np.subtract, after, before)))
+def _one_sided(
+    subject: Subject, tensor: str, direction: HostArray, upstreams: Sequence[Upstream], h: float
+) -> list[tuple[float, float]]:
+    """The slopes to the right and to the left, for each upstream gradient."""
+    x, middle = subject.tensors[tensor], subject.outputs({})
+    above, below = (outputs_near(subject, {tensor: x + step * direction}, middle) for step in (h, -h))
+    ahead, behind = (list(map(np.subtract, *pair)) for pair in ((above, middle), (middle, below)))
+    return [(loss_of(upstream, ahead) / h, loss_of(upstream, behind) / h) for upstream in upstreams]

@@ -39,7 +39,7 @@ def diagnosed(checked: Subject, look: Look, how: CheckOptions) -> Report:
     Patterns are read from small tensors alone.
     """
     wrong = {row.tensor for row in look.report.wrong}
-    if sum(x.size for x in checked.tensors.values()) > LARGE:
+    if checked.elements > LARGE:
         small, seen = Elsewhere(checked, how.seed).smaller(), None
         with suppress(Exception):  # a check may refuse what it cannot judge
             seen = small and look_at(small, replace(how, elementwise=None))

@@ -507,25 +507,12 @@ Edits = Callable[[ast.FunctionDef, Known], Iterator[TreeEdit]]
 
 def _of_changes(*kinds: Change) -> Edits:
     """Changes of any place, of kernels where it matters."""
-
-    def edits(function: ast.FunctionDef, known: Known) -> Iterator[TreeEdit]:
-        places = _places(function, known)
-        return _made([here for here in places if here.site not in known.idle or not known.with_kernels], kinds)
-
-    return edits
+    return lambda function, known: _made(_places(function, known), kinds)
 
 
 def _of_additions(*kinds: Change) -> Edits:
     """Changes of places with real numbers on which a wrong tensor depends."""
-
-    def edits(function: ast.FunctionDef, known: Known) -> Iterator[TreeEdit]:
-        places = [here for here in _places(function, known) if here.is_value and here.site not in known.idle]
-        places = [here for here in places if is_real(here.value) and not is_mask(here.value)]
-        if known.with_kernels:  # what a kernel's sums lack could be added before and after them: where they are used
-            places.sort(key=lambda here: (_is_stored(here.site), -getattr(here.node, "lineno", 0)))
-        return _made(places, kinds)
-
-    return edits
+    return lambda function, known: _made(_values(function, known), kinds)
 
 
 def _made(places: Sequence[Here], kinds: Sequence[Change]) -> Iterator[TreeEdit]:
@@ -581,8 +568,17 @@ def _places(function: ast.FunctionDef, known: Known) -> list[Here]:
     values = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
     returned = {id(part) for value in values for part in elements(value) if isinstance(part, ast.Name)}
     places = [Here(site, known) for site in sites(function)]
-    places = [here for here in places if not known.with_kernels or _is_number(here)]
+    if known.with_kernels:
+        places = [here for here in places if _is_number(here) and here.site not in known.idle]
     return sorted(places, key=lambda here: id(here.node) in returned)
+
+
+def _values(function: ast.FunctionDef, known: Known) -> list[Here]:
+    places = [here for here in _places(function, known) if here.is_value and here.site not in known.idle]
+    places = [here for here in places if is_real(here.value) and not is_mask(here.value)]
+    if known.with_kernels:  # what a kernel's sums lack could be added before and after them: where they are used
+        places.sort(key=lambda here: (_is_stored(here.site), -getattr(here.node, "lineno", 0)))
+    return places
 
 
 def _is_stored(site: Site) -> bool:

@@ -81,7 +81,7 @@ class Elsewhere:
             gradients = subject.gradients(tuple(np.ones(y.shape) for y in outputs))
         except Exception:
             return None
-        is_fit = _elements(subject) < MOST_TIMES * _elements(self._checked)
+        is_fit = subject.elements < MOST_TIMES * self._checked.elements
         is_fit &= all(gradients[name].shape == x.shape for name, x in subject.tensors.items())
         return subject if is_fit and all(np.isfinite(x).all() for x in (*outputs, *gradients.values())) else None
 
@@ -134,10 +134,6 @@ class Elsewhere:
             return {}
         held = {id(part) for part in (cache.values() if isinstance(cache, dict) else as_tuple(cache))}
         return {name: value for name, value in floats.items() if id(moved[name]) in held}
-
-
-def _elements(checked: Subject) -> int:
-    return sum(x.size for x in checked.tensors.values())
 
 
 def _kind(value: Any) -> str:

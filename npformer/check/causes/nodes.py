@@ -47,6 +47,11 @@ class TreeEdit(NamedTuple):
     node: ast.AST | str  # or the source of an expression
     also: tuple[Site, ...] = ()  # other places for the same node
 
+    @property
+    def placed(self) -> Any:
+        """The node at its place in the file."""
+        return located(self.node, self.site.get())
+
 
 @dataclass(frozen=True)
 class Known:

@@ -352,10 +352,10 @@ class _Search(OpenSource):
 
     def _changed(self, edit: TreeEdit) -> CodeType:
         """The function's code with a change. Of an expression, only the new one is compiled."""
-        node = edit.node if isinstance(edit.node, str) else located(edit.node, edit.site.get())
+        node = edit.node if isinstance(edit.node, str) else edit.placed
         is_expression = isinstance(node, str | ast.expr) and self.is_open(edit.site)
         if not is_expression or edit.also or has_scope(node):
-            return self.with_edit(edit, located(edit.node, edit.site.get()))
+            return self.with_edit(edit, edit.placed)
         new = compile(node if isinstance(node, str) else ast.Expression(node), "<a change>", "eval")
         return self.opened(edit.site, lambda variables: eval(new, self._scope, variables))
 

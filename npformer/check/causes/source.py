@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.adapters.triton_kernels import kernel_of, python_of
-from npformer.check.causes.nodes import TreeEdit, is_mask, located
+from npformer.check.causes.nodes import TreeEdit, is_mask
 from npformer.check.checkable import as_numpy, tree_of, unwrapped
 
 #: The most values for changes, if there are not more names.
@@ -112,7 +112,7 @@ class Source(NamedTuple):
         """A change: its line, what stands there, and what should."""
         before = edit.site.get()
         place = self.place(getattr(before, "lineno", getattr(edit.site.parent, "lineno", 1)))
-        node = located(edit.node, before)
+        node = edit.placed
         is_plain = isinstance(edit.site.parent, ast.BinOp | ast.UnaryOp | ast.Compare | ast.Call) and not edit.also
         whole: Any = edit.site.parent if is_plain and self._is_elsewhere_too(before) else before
         old = ast.unparse(whole)

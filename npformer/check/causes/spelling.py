@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.check.causes.nodes import TreeEdit, located, parsed
+from npformer.check.causes.nodes import TreeEdit, parsed
 
 #: The modules that hold each library's functions of arrays.
 _MODULES = {"torch": "torch", "jax": "jax.numpy", "triton": "triton.language"}
@@ -51,7 +51,7 @@ class Spelling:
         if self._library == "numpy":
             yield edit
             return
-        node = located(edit.node, edit.site.get())
+        node = edit.placed
         for length in self._lengths if self._library == "triton" and ".mean(" in ast.unparse(node) else ("",):
             with contextlib.suppress(_UnknownError):
                 words = _Words(self._library, self._module, length, self._is_flat)
