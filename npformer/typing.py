@@ -12,7 +12,7 @@ A trailing comment such as ``# (B, H, T, D)`` gives the shape of the value on it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -28,5 +28,11 @@ HostArray: TypeAlias = np.ndarray[Any, Any]
 HostArrays: TypeAlias = dict[str, HostArray]
 #: The same, only to be read.
 Tensors: TypeAlias = Mapping[str, HostArray]
+#: A function of any arguments.
+Function: TypeAlias = Callable[..., Any]
+#: Values by name: inputs, options, variables.
+Values: TypeAlias = dict[str, Any]
+#: The same, only to be read.
+Named: TypeAlias = Mapping[str, Any]
 #: The lengths of an array along its axes.
 Shape: TypeAlias = tuple[int, ...]

@@ -22,7 +22,7 @@ import numpy as np
 from npformer.check.adapters.triton_kernels import data_of
 from npformer.errors import DTypeError
 from npformer.functional import AttentionMask
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Named, Values
 
 NO_LINE = "check a torch.autograd.Function or a jax.custom_vjp by itself, or as a NumPy pair, and a line may be named"
 COMPLEX = "forward: expected real outputs, got complex ones; return their real and imaginary parts as two outputs"
@@ -181,7 +181,7 @@ def is_inexact(x: Any) -> bool:
     return getattr(x.dtype, "kind", "") in ("f", "c") or any(kind in str(x.dtype) for kind in ("float", "complex"))
 
 
-def unpacked(options: Mapping[str, Any]) -> dict[str, Any]:
+def unpacked(options: Named) -> Values:
     """Options by name; a context's fields, where they say something, each by its own name."""
     context = options.get("context")
     if not is_of_layers(context, "Context"):
@@ -192,7 +192,7 @@ def unpacked(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: x for name, x in options.items() if name != "context"} | fields
 
 
-def exchanged(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+def exchanged(options: Named, others: Named) -> Values:
     """The options, those of others' names, or fields of a context of these names, exchanged."""
     context = options.get("context")
     fields = vars(context).keys() & others.keys() if is_of_layers(context, "Context") else ()

@@ -13,7 +13,7 @@ from npformer.check.oracles import unit
 from npformer.check.report import Report
 from npformer.check.subject import Subject
 from npformer.check.sweep import sweep
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Values
 
 
 class ErrorCurve(NamedTuple):
@@ -29,7 +29,7 @@ def v_curves(
     report: Report,
     target: Any,
     inputs: Sequence[Any],
-    options: dict[str, Any],
+    options: Values,
     device: Device | None = None,
     seed: int = 0,
 ) -> list[ErrorCurve]:

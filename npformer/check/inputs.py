@@ -8,7 +8,7 @@ returns a gradient for it, a ConstantInput never. Complex arrays are refused.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from npformer.check.measures import with_gaps
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace
-from npformer.typing import Array, HostArray, HostArrays
+from npformer.typing import Array, Function, HostArray, HostArrays, Named, Values
 
 
 class Leaf(NamedTuple):
@@ -43,7 +43,7 @@ class Inputs:
 
     def __init__(
         self,
-        forward: Callable[..., Any],
+        forward: Function,
         inputs: Sequence[Any],
         device: Device,
         names: Sequence[str] | None,
@@ -75,7 +75,7 @@ class Inputs:
             if leaf.name not in self.tensors and not isinstance(leaf.value, str | None)
         ]
 
-    def placed(self, replaced: Mapping[str, Any]) -> list[Any]:
+    def placed(self, replaced: Named) -> list[Any]:
         """The inputs on the device, in new memory, some leaves replaced."""
         return self.mapped(lambda leaf: self._place(leaf, replaced))
 
@@ -84,11 +84,11 @@ class Inputs:
         return [rebuilt(one.value, iter([change(leaf) for leaf in one.leaves])) for one in self._inputs]
 
     @property
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Values:
         """Each leaf's value by its name, float64 if it is checked."""
         return {leaf.name: self.tensors.get(leaf.name, leaf.value) for leaf in self._leaves}
 
-    def _place(self, leaf: Leaf, replaced: Mapping[str, Any]) -> Any:
+    def _place(self, leaf: Leaf, replaced: Named) -> Any:
         name = leaf.name
         known = self.tensors if name in self.tensors else self.fixed
         if name not in known:
@@ -135,7 +135,7 @@ class Inputs:
     def _has_tensor(self, one: _Input) -> bool:
         return any(leaf.name in self.tensors for leaf in one.leaves)
 
-    def _answered(self, by_input: dict[str, Any]) -> set[str]:
+    def _answered(self, by_input: Values) -> set[str]:
         """Leaves inside lists and dicts with a gradient other than None."""
         inside = [(n, x) for n, x, _ in self._inputs if n in by_input and _is_container(x)]
         return {leaf for n, x in inside for leaf, gradient in _along(n, x, by_input[n]) if gradient is not None}
@@ -264,7 +264,7 @@ def rebuilt(container: Any, leaves: Iterator[Any]) -> Any:
     return type(container)(*values) if hasattr(container, "_fields") else type(container)(values)
 
 
-def parameter_names(forward: Callable[..., Any], count: int) -> list[str]:
+def parameter_names(forward: Function, count: int) -> list[str]:
     """The names of forward's first ``count`` parameters."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:

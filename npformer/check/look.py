@@ -24,7 +24,7 @@ from npformer.check.vacuity import not_finite, refuse_length_one, why_blind
 from npformer.check.verdict import TIED, TOLERANCE, Judge
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.io.progress_bar import Bar
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArray, HostArrays, Values
 
 #: Up to this many elements each one is checked; in larger tensors, random directions.
 MANY_ELEMENTS = 2000
@@ -52,7 +52,7 @@ class CheckOptions:
     reference: Any = None
     precision: str | None = None
     accumulate: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Values = field(default_factory=dict)
     in_regime: bool = False  # digits may be lost at this point: rounding is told from mistakes
 
     @property

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from npformer.check.measures import NEGLIGIBLE, U, largest, max_abs, with_gaps, 
 from npformer.check.subject import NOTHING_REPLACED, BackwardFailed, Subject, Upstream, make_read_only
 from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
-from npformer.typing import HostArray, HostArrays, Tensors
+from npformer.typing import HostArray, HostArrays, Named, Tensors, Values
 
 #: By which a dy is multiplied: powers of two, which round nothing; of smaller range in float16, known by its roundoff.
 FACTORS, FACTORS_IN_FLOAT16, IN_FLOAT16 = (2.0**20, 2.0**-20), (2.0**4, 2.0**-4), (2.0**-12, 2.0**-10)
@@ -117,7 +117,7 @@ class Asked(NamedTuple):
     gradients: HostArrays
     u: float = U
     strict: bool = False  # what npformer's own layers promise
-    other: Mapping[str, Any] = NOTHING_REPLACED  # other inputs of the same shapes
+    other: Named = NOTHING_REPLACED  # other inputs of the same shapes
 
     @property
     def dy(self) -> Upstream:
@@ -235,7 +235,7 @@ def _copies(s: Subject, y: Any) -> HostArrays:
     return {str(i): part for i, part in enumerate(host_copies(y, s.device))}
 
 
-def _given(s: Subject, inputs: list[Any], options: dict[str, Any], names: set[str] | None) -> HostArrays:
+def _given(s: Subject, inputs: list[Any], options: Values, names: set[str] | None) -> HostArrays:
     """Copies of the arrays of these names that a forward may read but not write; None: all, those of masks too."""
     every = dict(s.inputs.flat(inputs)) | unpacked(options)
     every |= {f"{name}.key_visible": x.key_visible for name, x in every.items() if isinstance(x, AttentionMask)}

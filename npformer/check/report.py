@@ -16,7 +16,7 @@ from typing import Any, Self
 from npformer.errors import GradientError
 from npformer.io.notebook import Displayed
 from npformer.io.percent import finite
-from npformer.typing import Shape
+from npformer.typing import Named, Shape
 
 #: All verdicts. Where one is a word of a longer text, or of JSON that says so, it is in small letters.
 RIGHT, WRONG, KINK, UNCLEAR, NOTHING = "right", "WRONG", "KINK HERE", "CANNOT TELL", "PROVES NOTHING"
@@ -220,7 +220,7 @@ class Report(Displayed):
         """The row with the largest error, one that is not right before all others."""
         return max(self.rows, key=lambda row: (not row.ok, row.scaled_error))
 
-    def changed(self, changes: Mapping[str, Mapping[str, Any]]) -> Self:
+    def changed(self, changes: Mapping[str, Named]) -> Self:
         """The report with other attributes of rows, by their tensors' names."""
         return replace(self, rows=tuple(replace(row, **changes.get(row.tensor, {})) for row in self.rows))
 

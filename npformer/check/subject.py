@@ -19,19 +19,19 @@ from npformer.check.checkable import COMPLEX, exchanged, is_cupys, is_inexact, w
 from npformer.check.inputs import Inputs, as_tuple, host64, host_copies, like, place
 from npformer.check.measures import is_constant, with_gaps
 from npformer.errors import ConfigError, DTypeError, ProcessError, ShapeError
-from npformer.typing import HostArray, HostArrays, Tensors
+from npformer.typing import HostArray, HostArrays, Named, Tensors, Values
 
 #: The upstream gradient: one array for each output.
 Upstream = tuple[HostArray, ...]
 NOTHING_REPLACED: Tensors = MappingProxyType({})
-NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+NO_OPTIONS: Named = MappingProxyType({})
 
 
 class Call(NamedTuple):
     """A forward, with what it was given and what it returned."""
 
     inputs: list[Any]
-    options: dict[str, Any]
+    options: Values
     y: Any
     cache: Any
 
@@ -71,7 +71,7 @@ class Subject:
         self,
         target: Any,
         inputs: Sequence[Any],
-        options: Mapping[str, Any] = NO_OPTIONS,
+        options: Named = NO_OPTIONS,
         device: Device | None = None,
         names: Sequence[str] | None = None,
         dtype: str = "float64",
@@ -88,12 +88,10 @@ class Subject:
         self.litter: float | None = None  # what memory holds that is freed just before a backward, for ``np.empty``
         self.kinds: list[str] = []  # dtypes of the outputs, after the first forward
         self.silent: dict[int, str] = {}  # outputs that want no gradient, by their position, and who says so
-        self.parameters: dict[str, Any] = (
-            _by_name(target.named_parameters()) if hasattr(target, "named_parameters") else {}
-        )
+        self.parameters: Values = _by_name(target.named_parameters()) if hasattr(target, "named_parameters") else {}
         self.inputs = Inputs(target.forward, inputs, device, names, self.parameters, dtype)
         self.input_names = self.inputs.all_names
-        owners = {name: getattr(p, "owner", p) for name, p in self.parameters.items()}
+        owners: Values = {name: getattr(p, "owner", p) for name, p in self.parameters.items()}
         self.owners: dict[int, Any] = {id(owner): owner for owner in owners.values()}
         points = {id(owner): host64(owner.data, device, name) for name, owner in owners.items()}
         self._points = {key: _generic_point(x) if moved else x for key, x in points.items()}
@@ -125,9 +123,7 @@ class Subject:
     def _names(self) -> list[str]:
         return [name.removeprefix("input ") for name in self.input_names]
 
-    def elsewhere(
-        self, inputs: Sequence[Any], options: Mapping[str, Any], moved: Callable[[HostArray], HostArray]
-    ) -> Subject:
+    def elsewhere(self, inputs: Sequence[Any], options: Named, moved: Callable[[HostArray], HostArray]) -> Subject:
         """The same target with other inputs, options and parameters."""
         other = Subject(self.target, inputs, options, self.device, self._names, self.dtype, moved=False)
         other._points = {key: moved(x) for key, x in self._points.items()}
@@ -244,12 +240,12 @@ class Subject:
         with self._parameters_as(self.dtype):
             yield self.inputs.placed({})
 
-    def placed(self, replaced: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def placed(self, replaced: Named) -> tuple[list[Any], Values]:
         """The inputs in new memory, and the options, some replaced."""
         others = {name: place(x, self.device) for name, x in replaced.items()} if self.options else {}
         return self.inputs.placed(replaced), exchanged(self.options, others) if others else self.options
 
-    def forward(self, replaced: Mapping[str, Any] = NOTHING_REPLACED, frozen: bool = False) -> Call:
+    def forward(self, replaced: Named = NOTHING_REPLACED, frozen: bool = False) -> Call:
         """A forward with the present parameters; inputs, read-only if frozen, and options are replaced by any others.
 
         Raises ConfigError if forward does not return (y, cache).
@@ -274,7 +270,7 @@ class Subject:
         return like(y, [_on(self.device, u, self.dtype) for u in whole])
 
     @contextmanager
-    def at(self, replaced: Mapping[str, Any] = NOTHING_REPLACED) -> Iterator[None]:
+    def at(self, replaced: Named = NOTHING_REPLACED) -> Iterator[None]:
         """Within this context the parameters are the check's, some of them replaced."""
         dtype = "complex128" if any(np.iscomplexobj(x) for x in replaced.values()) else self.dtype
         with self._parameters_as(dtype):
@@ -364,9 +360,9 @@ def _on(device: Device, upstream: HostArray, dtype: str) -> Any:
     return with_gaps(placed)
 
 
-def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _by_name(named: Iterable[tuple[str, Any]]) -> Values:
     """name -> parameter. Raises ConfigError if two have the same name, since one of them would not be checked."""
-    by_name: dict[str, Any] = {}
+    by_name: Values = {}
     for name, parameter in named:
         if name in by_name:
             raise ConfigError(f"named_parameters: expected each name once, got {name!r} twice; rename one")

@@ -39,6 +39,7 @@ from npformer.check.shapes import (
 )
 from npformer.check.subject import Subject
 from npformer.io.progress_bar import watched
+from npformer.typing import Named, Values
 
 #: An input of so many elements is checked element by element at another size, a larger one along directions.
 FEW = 40
@@ -92,11 +93,11 @@ class NamedInputs(NamedTuple):
     """Inputs and options by name: each array, and everything else."""
 
     inputs: tuple[tuple[str, Any], ...]
-    options: dict[str, Any]
+    options: Values
     arrays: dict[str, Array]
 
     @classmethod
-    def of(cls, inputs: Sequence[Any], names: Sequence[str], options: dict[str, Any]) -> NamedInputs:
+    def of(cls, inputs: Sequence[Any], names: Sequence[str], options: Values) -> NamedInputs:
         """The point at inputs of these names; an option of an input's name is passed on as it is."""
         named = tuple(zip(names, inputs, strict=True))
         leaves = [leaf for name, x in named for leaf in leaves_of(name, x)]
@@ -279,7 +280,7 @@ def _precision(point: NamedInputs) -> str:
     return next((str(x.dtype) for x in point.arrays.values() if x.dtype.kind == "f"), "float64")
 
 
-def _ignored(forward: Any, options: Mapping[str, Any]) -> tuple[int, ...]:
+def _ignored(forward: Any, options: Named) -> tuple[int, ...]:
     """Ids that the forward leaves out, by an option or a default that is called pad or ignore."""
     try:
         known = {p.name: p.default for p in inspect.signature(forward).parameters.values()}

@@ -23,10 +23,10 @@ from npformer.check.checkable import Checkable, Value, is_inexact, outputs_of
 from npformer.check.inputs import as_tuple
 from npformer.check.subject import Subject, Upstream
 from npformer.errors import ConfigError
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import Function, HostArray, HostArrays, Values
 
 
-def from_jax(function: Callable[..., Any], *, parameters: Any = None) -> Checkable:
+def from_jax(function: Function, *, parameters: Any = None) -> Checkable:
     """Wrap a function of JAX arrays, also a jax.custom_vjp or a jitted function, for ``npf.gradcheck``.
 
     parameters: a tree of arrays (dicts, lists, tuples, a Flax or Equinox tree), which function takes before its inputs;
@@ -68,15 +68,15 @@ class JAXCall:
     """What backward needs to call the function again."""
 
     arguments: list[Any]  # the leaves of the tree, then the inputs
-    options: dict[str, Any]
+    options: Values
     kept: list[int] = field(default_factory=list)  # the outputs that are floating-point numbers
-    pulled: tuple[tuple[Any, ...], Callable[..., Any]] | None = None  # those and their pullback, for another backward
+    pulled: tuple[tuple[Any, ...], Function] | None = None  # those and their pullback, for another backward
 
 
 class JAXRun:
     """A function of JAX arrays as a forward and a backward of NumPy arrays."""
 
-    def __init__(self, function: Callable[..., Any], tree: Any) -> None:
+    def __init__(self, function: Function, tree: Any) -> None:
         import jax
 
         self._function, self._has_tree, self.silent = function, tree is not None, set[int]()
@@ -156,7 +156,7 @@ class JAXRun:
 
 def in_numpy(
     checked: Subject, owner: Any, upstreams: Sequence[Upstream]
-) -> tuple[Callable[[int], HostArrays], dict[str, Any]] | None:
+) -> tuple[Callable[[int], HostArrays], Values] | None:
     """Runs of a rule of JAX's in NumPy, which compiles nothing, with its names; None if it needs more than that."""
     import jax
 

@@ -28,7 +28,7 @@ from npformer.check.checkable import Checkable
 from npformer.check.inputs import as_tuple
 from npformer.errors import ConfigError, ProcessError
 from npformer.io.child_process import ChildEnded, ChildProcess
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Values
 
 
 def from_process(command: str | Sequence[str], *, names: Sequence[str] = (), seconds: float = 60.0) -> Checkable:
@@ -73,7 +73,7 @@ class _Program:
         upstream = map(np.asarray, as_tuple(dy))
         return tuple(self._ask("backward", names, [*arrays, *upstream], options)[1])
 
-    def _ask(self, what: str, names: list[str], arrays: list[HostArray], options: dict[str, Any]) -> tuple[Any, Any]:
+    def _ask(self, what: str, names: list[str], arrays: list[HostArray], options: Values) -> tuple[Any, Any]:
         """(the answer's line, its arrays)."""
         program = self._command[0]
         try:

@@ -31,7 +31,7 @@ from npformer.check.adapters.triton_kernels import interpreted
 from npformer.check.checkable import Checkable, Value, as_numpy, is_inexact, outputs_of, within
 from npformer.check.inputs import as_tuple
 from npformer.errors import ConfigError
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Named, Values
 
 SEED = 0  # seed of PyTorch's generator before each forward; its k-th backward begins at SEED + k
 
@@ -107,7 +107,7 @@ def _of_module(module: Any, device: Any) -> tuple[Callable[..., Any], dict[str, 
     fixed = {name: p.detach() for name, p in twin.named_parameters() if not p.requires_grad}
     fixed |= {name: b.detach() for name, b in twin.named_buffers()}
 
-    def call(values: Mapping[str, Any], inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    def call(values: Named, inputs: Sequence[Any], options: Named) -> Any:
         dtype = next((x.dtype for x in (*values.values(), *inputs) if is_inexact(x)), torch.float64)
         fresh = {  # a call's writes into them do not reach the next call
             name: x.to(dtype, copy=True) if x.is_floating_point() else x.clone() for name, x in fixed.items()
@@ -129,8 +129,8 @@ class TorchCall:
     arrays: list[Any]  # the inputs as they came, and what is in lists and dicts among them
     inputs: list[Any]  # as tensors, and all other arguments
     structure: Any  # of the inputs
-    values: dict[str, Any]
-    options: dict[str, Any]
+    values: Values
+    options: Values
     graph: _Graph | None = None
     passes: int = 0
 
@@ -205,7 +205,7 @@ class TorchRun:
         leaves = [*filter(is_inexact, inputs), *values.values()]
         return leaves, y, watched
 
-    def _evaluate(self, cache: TorchCall, inputs: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, bool]:
+    def _evaluate(self, cache: TorchCall, inputs: Sequence[Any], values: Named) -> tuple[Any, bool]:
         """(the target's result, whether it drew random numbers). It may write into inputs, not into the cache."""
         from torch.utils._pytree import tree_unflatten
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from npformer.errors import ShapeError
+from npformer.typing import Function
 
 _INTERPRETER = "triton.runtime.interpreter"
 #: The interpreter's accesses to memory, with the places of the addresses and of the mask among their arguments.
@@ -144,7 +145,7 @@ class _Bounds:
     def __init__(self) -> None:
         self._spans: list[tuple[int, int]] = []
 
-    def noting(self, init: Callable[..., Any]) -> Callable[..., Any]:
+    def noting(self, init: Function) -> Function:
         def noted(executor: Any, *arguments: Any) -> Any:
             positional, named = placed = init(executor, *arguments)
             self._spans = list(_spans([*positional, *named.values()]))
@@ -152,7 +153,7 @@ class _Bounds:
 
         return noted
 
-    def within(self, access: Callable[..., Any], at: int, masked: int | None) -> Callable[..., Any]:
+    def within(self, access: Function, at: int, masked: int | None) -> Function:
         def checked(builder: Any, *arguments: Any, **more: Any) -> Any:
             pointers = arguments[at]
             mask = True if masked is None else arguments[masked].data

@@ -18,6 +18,7 @@ from npformer.check.check import gradcheck
 from npformer.check.report import Report
 from npformer.check.subject import name_of
 from npformer.errors import ConfigError, DataError, NpformerError
+from npformer.typing import Values
 
 FORM = "a function that returns (target, inputs) or (target, inputs, options), inputs a tuple, options a dict"
 
@@ -29,7 +30,7 @@ CHECK_OPTIONS = {p.name for p in inspect.signature(gradcheck).parameters.values(
 class UserCase(Case):
     """A check of the user's target, on its own device; large tensors are checked along directions."""
 
-    how: dict[str, Any] = field(default_factory=dict)  # options of gradcheck, such as ``complex_step=False``
+    how: Values = field(default_factory=dict)  # options of gradcheck, such as ``complex_step=False``
 
     def check(self, backend: Backend, **more: Any) -> Report:
         return gradcheck(self.build(backend), *self.inputs, **{"name": self.name} | self.how | more, **self.options)

@@ -13,6 +13,7 @@ from npformer.check.check import gradcheck
 from npformer.check.report import Report
 from npformer.functional import AttentionMask, Draw
 from npformer.layers import Layer, RandomKey
+from npformer.typing import Values
 
 KEY = RandomKey(seed=7, step=3)
 DRAW = Draw(seed=7, step=3, micro=1, site=11, rate=0.3)
@@ -26,7 +27,7 @@ class Case:
     name: str
     build: Callable[[Backend], Any]
     inputs: tuple[Any, ...]
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Values = field(default_factory=dict)
     length_one: bool = False  # on purpose
     along_directions: bool = False  # random directions, as for models; everything else is checked element by element
     float64_only: bool = False  # its gradient is a difference of nearly equal numbers, lost in float32
@@ -51,7 +52,7 @@ def op(op_name: str, variant: str, *inputs: Any, **marks: Any) -> Case:
     return Case("op", name, lambda backend: getattr(backend.ops, op_name), inputs, **marks)
 
 
-def layer(name: str, make: Callable[..., Layer], arguments: dict[str, Any], *inputs: Any, **options: Any) -> Case:
+def layer(name: str, make: Callable[..., Layer], arguments: Values, *inputs: Any, **options: Any) -> Case:
     """The case of a layer, made of arguments, on inputs."""
     return Case("layer", name, lambda backend: shaken(make(**arguments, backend=backend)), inputs, options)
 

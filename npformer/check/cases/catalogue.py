@@ -49,16 +49,16 @@ from npformer.layers import (
 )
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.models.config import CHOICES
-from npformer.typing import Array, HostArray
+from npformer.typing import Array, HostArray, Values
 
 OPS = tuple(OPERATIONS)
 ORDERS = ("post", "pre")
-SIZE: dict[str, Any] = {"d_model": 4, "num_heads": 2, "d_ff": 6, "dropout": 0.3}
+SIZE: Values = {"d_model": 4, "num_heads": 2, "d_ff": 6, "dropout": 0.3}
 #: Source and target ids of three sequences, padded.
 SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 TGT = np.array([[1, 6, 4, 5], [1, 6, 6, 0], [1, 4, 0, 0]])
 #: Kinds of self-attention by name, as a model's options.
-ATTENTIONS: dict[str, dict[str, Any]] = {
+ATTENTIONS: dict[str, Values] = {
     "full": {},
     "local": {"attention": "local", "window": 2},
     "linear": {"attention": "linear"},
@@ -137,7 +137,7 @@ def model_cases() -> Iterator[Case]:
     Two of them have two layers of each kind; stacks are checked, element by element, with the layers.
     """
     base = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    two: dict[str, Any] = {"num_encoder_layers": 2, "num_decoder_layers": 2}
+    two: Values = {"num_encoder_layers": 2, "num_decoder_layers": 2}
 
     def transformer(
         variant: str, *, inputs: tuple[Any, ...] = (SRC, TGT), key: RandomKey | None = KEY, **changes: Any
@@ -149,7 +149,7 @@ def model_cases() -> Iterator[Case]:
         for activation in ("relu", "gelu"):
             for tied in (False, True):
                 variant = f"{norm_order}, {activation}, {'tied' if tied else 'untied'}"
-                options: dict[str, Any] = {"norm_order": norm_order, "activation": activation, "tie_embeddings": tied}
+                options: Values = {"norm_order": norm_order, "activation": activation, "tie_embeddings": tied}
                 deep = variant in ("post, relu, untied", "pre, gelu, tied")
                 yield transformer(variant, **options, **(two if deep else {}))
     yield transformer("learned positions", positions="learned")
@@ -206,7 +206,7 @@ def _with_attention(name: str, attention: SelfAttention, x: HostArray, mask: Att
     return layer(name, make, {"dropout": 0.3}, x, context=Context(mask, key=KEY))
 
 
-def combinations() -> Iterator[tuple[str, dict[str, Any]]]:
+def combinations() -> Iterator[tuple[str, Values]]:
     """Every valid combination of positions and attention: (name, options of a config)."""
     for positions, (name, attention) in product(CHOICES["positions"], ATTENTIONS.items()):
         if positions != "relative" or name == "full":  # a bias needs the full matrix of scores
@@ -219,13 +219,13 @@ def variant_model_cases() -> Iterator[Case]:
     size = SIZE | {"max_seq_len": 6}
     depth = {"num_encoder_layers": 1, "num_decoder_layers": 1}
     one = {"num_layers": 1} | size
-    heads: list[dict[str, Any]] = [
+    heads: list[Values] = [
         {"head": "sequence", "num_classes": 3},
         {"head": "tokens", "num_classes": 5},
         {"head": "masked"},
     ]
 
-    def encoder(variant: str, head: dict[str, Any], key: RandomKey | None = KEY, **changes: Any) -> Case:
+    def encoder(variant: str, head: Values, key: RandomKey | None = KEY, **changes: Any) -> Case:
         config = EncoderConfig(7, **(one | head | changes))
         return model(f"Encoder: {head['head']}, {variant}", Encoder, config, src, key=key)
 
@@ -241,12 +241,12 @@ def variant_model_cases() -> Iterator[Case]:
         yield encoder(variant, heads[i % 3], **options)
         yield decoder(variant, **options)
         yield transformer(variant, **options)
-    two: dict[str, Any] = {"num_layers": 2, "activation": "gelu"}
+    two: Values = {"num_layers": 2, "activation": "gelu"}
     yield encoder("two layers, tied", heads[2], tie_embeddings=True, norm_order="pre", **two)
     yield decoder("two layers, tied, recompute", tie_embeddings=True, recompute=True, norm_order="pre", **two)
     yield decoder("strided", attention="local", stride=2)
     for norm_order, key in product(ORDERS, (KEY, None)):
-        batch: dict[str, Any] = {"norm": "batch", "norm_order": norm_order}
+        batch: Values = {"norm": "batch", "norm_order": norm_order}
         variant = f"batch norm, {norm_order}, {'training' if key else 'inference'}"
         yield encoder(variant, heads[0], key, **batch)
         yield decoder(variant, key, **batch)

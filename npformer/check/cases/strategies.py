@@ -12,14 +12,14 @@ numbers are near each other or near 0, where max, sort and ReLU have kinks. Hypo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npformer.errors import ConfigError, ShapeError
 from npformer.extras import install
-from npformer.typing import HostArray, Shape
+from npformer.typing import Function, HostArray, Shape
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -54,7 +54,7 @@ def shapes(
             f"max_elements={max_elements}"
         )
 
-    def drawn(draw: Callable[..., Any]) -> Shape:
+    def drawn(draw: Function) -> Shape:
         shape: list[int] = []
         count = draw(st.integers(min_dims, max_dims))
         for left in reversed(range(count)):

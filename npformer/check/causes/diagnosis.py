@@ -30,7 +30,7 @@ from npformer.check.report import RIGHT, WRONG, Report
 from npformer.check.subject import Subject
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import dropout_threshold
-from npformer.typing import Tensors
+from npformer.typing import Named, Tensors
 
 
 def diagnosed(checked: Subject, look: Look, how: CheckOptions) -> Report:
@@ -203,7 +203,7 @@ def _alike(
                 yield other
 
 
-def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Clues:
+def clues_of(target: Any, inputs: Sequence[Any], options: Named) -> Clues:
     """Sizes, tokens, masks and heads, as far as they appear in inputs, options and the target's attributes."""
     values = [*inputs, *unpacked(options).values()]
     tokens = next((np.asarray(x) for x in values if isinstance(x, np.ndarray) and x.dtype.kind in "iu"), None)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from types import CodeType
@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 from npformer.check.causes.nodes import rewritten, sites
 from npformer.check.checkable import listed, tree_of
+from npformer.typing import Function, Named
 
-Function = Callable[..., Any]
 _numbers = itertools.count()
 #: (operator, replacement) pairs.
 Mistakes = Iterator[tuple[str, Any]]
@@ -171,7 +171,7 @@ def _compiled(function: Function, tree: ast.Module) -> CodeType:
     return compile(text, listed(text, f"<mutant {next(_numbers)} of {function.__name__}>"), "exec")
 
 
-def _built(function: Function, code: CodeType, instead: Mapping[str, Any] | None = None) -> Any:
+def _built(function: Function, code: CodeType, instead: Named | None = None) -> Any:
     """The function that code defines, in the namespace of the original, with some names replaced."""
     original: Any = inspect.unwrap(function)
     names = original.__globals__ | dict(inspect.getclosurevars(original).nonlocals) | dict(instead or {})

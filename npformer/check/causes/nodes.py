@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.measures import max_abs
-from npformer.typing import Shape
+from npformer.typing import Named, Shape, Values
 
 #: Relative: numbers this near are the same but for digits.
 TWIN = 1e-5
@@ -58,7 +58,7 @@ class Known:
     """The values of one run: of each node by id, of names and expressions to build with, and forward's constants."""
 
     values: Mapping[int, Any]
-    pool: Mapping[str, Any]  # source of an expression -> its value
+    pool: Named  # source of an expression -> its value
     constants: tuple[float, ...]  # numbers of the forward
     twins_of_calls: Mapping[str, tuple[str, ...]]  # source of a call of a function of the user's -> other calls
     unused: tuple[str, ...]  # names
@@ -246,12 +246,12 @@ def rewritten(node: Any, rules: Rules) -> Found:
     """
     for mistake, rule in ((mistake, rule) for mistake, each in rules.items() for rule in each):
         pattern, _, replacement = rule.partition(" → ")
-        parts = dict[str, Any]()
+        parts = Values()
         if _follows(node, parsed(pattern), parts):
             yield mistake, _filled(parsed(replacement), parts)
 
 
-def _follows(node: Any, pattern: Any, parts: dict[str, Any]) -> bool:
+def _follows(node: Any, pattern: Any, parts: Values) -> bool:
     """Whether a node, or each of a list, follows a pattern; notes what its names stand for."""
     match pattern:
         case ast.Name(name):
@@ -269,7 +269,7 @@ def _follows(node: Any, pattern: Any, parts: dict[str, Any]) -> bool:
     return bool(node == pattern)
 
 
-def _filled(pattern: Any, parts: Mapping[str, Any]) -> Any:
+def _filled(pattern: Any, parts: Named) -> Any:
     """The pattern as a new node, with what its names stand for in their places."""
     match pattern:
         case ast.Name(name) if name in parts:

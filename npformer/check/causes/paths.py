@@ -34,7 +34,7 @@ from npformer.check.measures import max_abs, rms
 from npformer.check.oracles import Oracle
 from npformer.check.subject import Subject, Upstream
 from npformer.io.seconds import now
-from npformer.typing import HostArray, Tensors
+from npformer.typing import HostArray, Tensors, Values
 
 #: Directions of each tensor, and their seed; of the root mean square of its numbers, the step of a difference.
 DIRECTIONS, SEED, STEP = 4, 11, 1e-5
@@ -157,11 +157,11 @@ def _share(slopes: Slopes, opened: OpenSource, site: Site, whole: HostArray) -> 
     scope: Any = opened.source.function.__globals__
     values, at = list[Any](), 0
 
-    def note(variables: dict[str, Any]) -> Any:
+    def note(variables: Values) -> Any:
         values.append(eval(code, scope, variables))
         return values[-1]
 
-    def held(variables: dict[str, Any]) -> Any:
+    def held(variables: Values) -> Any:
         nonlocal at
         at += 1
         return values[(at - 1) % len(values)]

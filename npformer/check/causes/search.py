@@ -48,7 +48,7 @@ from npformer.check.report import WRONG
 from npformer.check.subject import Subject, Upstream
 from npformer.io.progress_bar import Bar
 from npformer.io.seconds import now
-from npformer.typing import HostArray, HostArrays, Tensors
+from npformer.typing import HostArray, HostArrays, Tensors, Values
 
 #: The most changes that are tried, and for how long; after a moment with a bar.
 MOST_CHANGES, SECONDS, SECONDS_WITH_KERNELS, MOMENT = 150_000, 10.0, 30.0, 2.0
@@ -234,7 +234,7 @@ class OpenSource:
         is_whole = is_whole and not isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.NamedExpr)
         return id(node) not in self._inner and is_whole
 
-    def opened(self, site: Site, instead: Callable[[dict[str, Any]], Any]) -> CodeType:
+    def opened(self, site: Site, instead: Callable[[Values], Any]) -> CodeType:
         """The function's code that takes at this place what it is told for its variables."""
         if site not in self._codes:
             call = located(parsed(f"{_HERE}(locals())"), site.get())
@@ -361,12 +361,12 @@ class _Search(OpenSource):
 
     def _looked(self, wrong: set[str], budget: SearchBudget) -> Known:
         """The values of a run of the function, and which places matter: a moved value moves wrong tensors alone."""
-        values, texts, variables = dict[int, Any](), dict[str, Any](), dict[str, Any]()
+        values, texts, variables = dict[int, Any](), Values(), Values()
         idle, times = set[Site](), Counter[Site]()
         for site in () if self.only else filter(self.is_open, sites(self.source.definition)):
             code = compile(ast.Expression(site.get()), "<a value>", "eval")
 
-            def here(local: dict[str, Any], site: Site = site, code: Any = code) -> Any:
+            def here(local: Values, site: Site = site, code: Any = code) -> Any:
                 node, value = site.get(), eval(code, self._scope, local)
                 times[site] += 1
                 held = as_numpy(value)

@@ -9,7 +9,7 @@ import itertools
 import math
 import sysconfig
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
 from types import CodeType, FunctionType, ModuleType
@@ -20,6 +20,7 @@ import numpy as np
 from npformer.check.adapters.triton_kernels import kernel_of, python_of
 from npformer.check.causes.nodes import TreeEdit, is_mask
 from npformer.check.checkable import as_numpy, tree_of, unwrapped
+from npformer.typing import Function, Named, Values
 
 #: The most values for changes, if there are not more names.
 MOST_POOL, MOST_NAMES = 32, 64
@@ -38,7 +39,7 @@ class Source(NamedTuple):
     tree: ast.Module  # a function that has its free variables, and in it the function's definition
     definition: Any  # what is changed: the function's own, or one inside it, also a lambda
     first: int  # line of its file
-    names: dict[str, Any]
+    names: Values
     rewritten: Callable[[ast.Module], ast.Module] | None = None  # what Triton's interpreter makes of a tree
 
     @property
@@ -183,7 +184,7 @@ def is_installed(function: Any, kind: type | None = None) -> bool:
     return is_ours or any(file.is_relative_to(place) for place in libraries)
 
 
-def source_of(backward: Callable[..., Any], code: CodeType | None = None) -> Source | None:
+def source_of(backward: Function, code: CodeType | None = None) -> Source | None:
     """The source of a function, a lambda or an interpreted kernel; None if it has none, as at Python's prompt.
 
     code: of the definition inside the function that is meant, if not the function itself.
@@ -228,9 +229,9 @@ def _lambda_of(code: CodeType, text: str) -> ast.FunctionDef:
     raise ValueError("no such lambda")
 
 
-def parts_of(source: Source, variables: Mapping[str, Any]) -> dict[str, Any]:
+def parts_of(source: Source, variables: Named) -> Values:
     """The parts of what the function was given, or sees: ``cache[0]``, ``cache["x"]``, ``self.x``, ``out.grad``."""
-    held, parts = [id(value) for value in variables.values()], dict[str, Any]()
+    held, parts = [id(value) for value in variables.values()], Values()
     for name in variables if source.is_inner else _variables(ast.walk(source.definition.args)):
         whole = variables.get(name)
         if isinstance(whole, tuple | list | dict):
@@ -251,7 +252,7 @@ def unused_in(source: Source) -> list[str]:
     return [name for name in stored if name not in used and not name.startswith("_")]
 
 
-def pool(texts: Mapping[str, Any], unused: Sequence[str], is_of_kernel: bool = False) -> dict[str, Any]:
+def pool(texts: Named, unused: Sequence[str], is_of_kernel: bool = False) -> Values:
     """The values for changes, by their source: names that are not used yet, other names, longer expressions.
 
     In a kernel, arrays of integers are addresses, and a block's sizes are no lengths.
@@ -267,7 +268,7 @@ def pool(texts: Mapping[str, Any], unused: Sequence[str], is_of_kernel: bool = F
     others = [text for text in values if not text.isidentifier()]
     values = {text: values[text] for text in (*names, *others[: max(MOST_POOL - len(names), MOST_POOL // 4)])}
     arrays = {text: value for text, value in values.items() if np.ndim(value)}
-    sizes: dict[str, Any] = {}
+    sizes: Values = {}
     for text, value in list(arrays.items())[:16]:
         if text.isidentifier() and not is_of_kernel:
             sizes |= {f"{text}.shape[{axis}]": length for axis, length in enumerate(np.shape(value))}
@@ -315,7 +316,7 @@ def _numbers_in(source: Source) -> Iterator[tuple[str, float]]:
 COMMON = (0, 1, -1, 2, -2, 0.5)
 
 
-def twins_in(source: Source, variables: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def twins_in(source: Source, variables: Named) -> dict[str, tuple[str, ...]]:
     """Other calls for each call of a function of the user's: with its flag turned, or of one beside it."""
     found = dict[str, tuple[str, ...]]()
     seen = source.function.__globals__ | source.names | dict(variables)
@@ -324,7 +325,7 @@ def twins_in(source: Source, variables: Mapping[str, Any]) -> dict[str, tuple[st
             continue
         text, arguments = ast.unparse(node.func), ", ".join(map(ast.unparse, node.args))
         owner, dot, name = text.rpartition(".")
-        beside: Mapping[str, Any] = vars(type(seen.get(owner))) if owner else seen
+        beside: Named = vars(type(seen.get(owner))) if owner else seen
         functions = {other: unwrapped(x) for other, x in beside.items() if isinstance(unwrapped(x), FunctionType)}
         function = functions.pop(name, None)
         if function is None or is_installed(function):

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from npformer.check.causes.nodes import TreeEdit, parsed
+from npformer.typing import Named
 
 #: The modules that hold each library's functions of arrays.
 _MODULES = {"torch": "torch", "jax": "jax.numpy", "triton": "triton.language"}
@@ -35,7 +36,7 @@ _DIM: Mapping[str | None, str] = {"axis": "dim", "keepdims": "keepdim"}
 class Spelling:
     """A library's words, for a function that sees these names."""
 
-    def __init__(self, library: str, names: Mapping[str, Any], pool: Mapping[str, Any]) -> None:
+    def __init__(self, library: str, names: Named, pool: Named) -> None:
         self._library, module = library, sys.modules.get(_MODULES.get(library, ""))
         self._module = next(
             (name for name, x in names.items() if x is module and module), f"__import__({library!r})"

@@ -20,7 +20,7 @@ from npformer.check.causes.source import Source, is_installed, source_of
 from npformer.check.checkable import unwrapped
 from npformer.check.in_float64 import attributes
 from npformer.check.subject import Subject, Upstream
-from npformer.typing import HostArrays
+from npformer.typing import Function, HostArrays, Values
 
 #: The check's gradients by the number of the upstream gradient.
 Run = Callable[[int], HostArrays]
@@ -29,12 +29,12 @@ Run = Callable[[int], HostArrays]
 class Trial(NamedTuple):
     """A function of the user's, its forward, and the check's gradients by the number of the upstream gradient."""
 
-    function: Callable[..., Any]
-    forward: Callable[..., Any]
+    function: Function
+    forward: Function
     run: Run
     library: str = "numpy"  # what the function computes with: "torch" or "jax", whose runs are slow
     code: CodeType | None = None  # of the definition inside the function that is changed, if not the function itself
-    scope: dict[str, Any] | None = None  # the names that it sees in these runs, if others than its own
+    scope: Values | None = None  # the names that it sees in these runs, if others than its own
     edits: Edits | None = None  # what alone is tried, of code that a library differentiates or that makes closures
 
     @property
@@ -85,9 +85,9 @@ def trials_of(checked: Subject, upstreams: Sequence[Upstream]) -> list[Trial]:
     return sorted(trials, key=lambda trial: trial.code is None)
 
 
-def codes_run(call: Callable[[], Any]) -> dict[CodeType, dict[str, Any]]:
+def codes_run(call: Callable[[], Any]) -> dict[CodeType, Values]:
     """The codes of the user's functions that a call runs, in their order, with the names of their modules."""
-    found = dict[CodeType, dict[str, Any]]()
+    found = dict[CodeType, Values]()
 
     def of_call(frame: FrameType, event: str, arg: Any) -> None:
         if event == "call" and not frame.f_code.co_filename.startswith((*NOT_THEIRS, "<string>")):
@@ -103,7 +103,7 @@ def codes_run(call: Callable[[], Any]) -> dict[CodeType, dict[str, Any]]:
 
 
 def homes_of(
-    target: Any, codes: Iterable[CodeType], ran: Mapping[CodeType, dict[str, Any]]
+    target: Any, codes: Iterable[CodeType], ran: Mapping[CodeType, Values]
 ) -> Iterator[tuple[FunctionType, CodeType | None]]:
     """The function of each code, and None; or else the function around it, if that ran, too, and the code."""
     owner = getattr(target, "owner", None)

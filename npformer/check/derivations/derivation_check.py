@@ -30,7 +30,7 @@ from npformer.check.derivations.point import DerivationPoint, aligned, points_of
 from npformer.check.measures import NEGLIGIBLE, max_abs
 from npformer.check.report import NOT_YET, OWN, RIGHT, WRONG, Claim, Report
 from npformer.errors import DataError
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArray, HostArrays, Named, Values
 
 #: Relative to the largest entry: a gradient this near to the measured one is right.
 TOLERANCE = 1e-7
@@ -89,7 +89,7 @@ def judge(derivation: Derivation) -> JudgedDerivation:
     return JudgedDerivation(derivation.path, claims=tuple(lines), left=tuple(left))
 
 
-def _claim(point: DerivationPoint, line: DerivationLine, values: Mapping[str, Any]) -> LineAtPoint:
+def _claim(point: DerivationPoint, line: DerivationLine, values: Named) -> LineAtPoint:
     """What a line gives at a point, and what it should."""
     truth, claimed, failed = None, None, ""
     if isinstance(line.of, tuple):
@@ -137,7 +137,7 @@ class LineAtPoint(NamedTuple):
 
 
 def cause_of(
-    derivation: Derivation, at: int, claims: Sequence[LineAtPoint], known: Sequence[Mapping[str, Any]], problem: str
+    derivation: Derivation, at: int, claims: Sequence[LineAtPoint], known: Sequence[Named], problem: str
 ) -> tuple[int, tuple[str, ...]]:
     """The number of the line to blame for a wrong one, which is that at an index of the backward, and sentences.
 
@@ -154,7 +154,7 @@ def cause_of(
     return number, tuple(told or [_throughout(line, known, claims) or _sum_of(derivation, line.of)])
 
 
-def _throughout(line: DerivationLine, known: Sequence[Mapping[str, Any]], claims: Sequence[LineAtPoint]) -> str:
+def _throughout(line: DerivationLine, known: Sequence[Named], claims: Sequence[LineAtPoint]) -> str:
     """A name that lacks a factor wherever it stands in the line."""
     arrays = [name for name, value in known[0].items() if np.ndim(value)]
     for name, factor in itertools.product(sorted(line.uses.intersection(arrays)), arrays if line.of else ()):
@@ -248,7 +248,7 @@ def _own_entries(line: DerivationLine, claims: Sequence[LineAtPoint]) -> list[st
     return []
 
 
-def _repair(derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]], claims: Sequence[LineAtPoint]) -> str:
+def _repair(derivation: Derivation, at: int, known: Sequence[Named], claims: Sequence[LineAtPoint]) -> str:
     """The change of the line, or of the author's own lines above, that makes it right at all points; "" for none.
 
     A simple change of the line itself comes first: its own lines may be right, and used by others.
@@ -261,7 +261,7 @@ def _repair(derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]],
 
 
 def _change(
-    derivation: Derivation, name: str, function: FunctionType, is_brief: bool, known: Sequence[Mapping[str, Any]],
+    derivation: Derivation, name: str, function: FunctionType, is_brief: bool, known: Sequence[Named],
     claims: Sequence[LineAtPoint],
 ) -> str:  # fmt: skip
     """The change of a function that gives a line's value."""
@@ -309,6 +309,6 @@ def _made(lines: Sequence[DerivationLine], known: Iterable[str]) -> FunctionType
         rows[line.number - 1] = f" {line.name} = {ast.unparse(line.value)}"
     rows[-1] += f"; return {lines[-1].name}"  # on the same line, so that a change of what is returned is one of it
     text = "\n".join(rows) + "\n"
-    scope: dict[str, Any] = {"np": np, "partial": None}
+    scope: Values = {"np": np, "partial": None}
     exec(compile(text, listed(text, f"<derivation {hash(text)}>"), "exec"), scope)
     return cast(FunctionType, scope["derived"])

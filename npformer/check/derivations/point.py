@@ -22,7 +22,7 @@ from npformer.check.fitness import fitness
 from npformer.check.measures import largest, max_abs
 from npformer.check.oracles import COMPLEX_H, Oracle, unit, units
 from npformer.errors import DataError
-from npformer.typing import HostArray, HostArrays, Shape, Tensors
+from npformer.typing import HostArray, HostArrays, Named, Shape, Tensors, Values
 
 #: Lengths of axes, for few letters and for many; those of the second point, and of the third.
 _LENGTHS = (((3, 4, 5), (5, 3, 4), (4, 5, 3)), ((2, 3, 4, 5, 6, 7, 8), (3, 2, 5, 4, 7, 6, 8), (2, 4, 3, 6, 5, 8, 7)))
@@ -40,7 +40,7 @@ class DerivationPoint:
         lengths = _LENGTHS[len(derivation.letters) > 3][number]
         self.sizes = dict(zip(derivation.letters, itertools.chain(lengths, itertools.count(9)), strict=False))
         rng = np.random.default_rng([number, 3])
-        self.values: dict[str, Any] = dict(self.sizes)
+        self.values: Values = dict(self.sizes)
         for each in derivation.inputs:
             self.values[each.name] = _drawn(each, self.sizes, rng)
         self._run(derivation.forward, self.values)
@@ -53,7 +53,7 @@ class DerivationPoint:
         self._truths: HostArrays = {derivation.output: self.upstream}
         self._slopes: dict[tuple[str, str], HostArray] = {}
 
-    def _run(self, lines: Sequence[DerivationLine], values: dict[str, Any]) -> None:
+    def _run(self, lines: Sequence[DerivationLine], values: Values) -> None:
         for line in lines:
             try:
                 value = self.evaluate(line, values)
@@ -67,7 +67,7 @@ class DerivationPoint:
         sizes = ", ".join(f"{letter} = {size}" for letter, size in self.sizes.items())
         return DataError(f"{self.derivation.path}, line {line.number}: {line.name} {what}\n  at the sizes {sizes}")
 
-    def why_not(self, line: DerivationLine, values: Mapping[str, Any], error: Exception) -> str:
+    def why_not(self, line: DerivationLine, values: Named, error: Exception) -> str:
         """Why a line cannot be computed: of arrays that do not fit, the shapes."""
         message = f"{type(error).__name__}: {error}"
         arrays = [name for name in sorted(line.uses) if np.ndim(values.get(name, 0))]
@@ -85,7 +85,7 @@ class DerivationPoint:
         letters = {size: letter for letter, size in self.sizes.items()}
         return f"({', '.join(str(letters.get(n, n)) for n in shape)}{',' * (len(shape) == 1)})"
 
-    def evaluate(self, line: DerivationLine, values: Mapping[str, Any]) -> Any:
+    def evaluate(self, line: DerivationLine, values: Named) -> Any:
         """A line's expression, of these values. Raises DataError for a number that is too large."""
         code = _code(_PARTIAL.sub(r"partial('\1', '\2')", ast.unparse(line.value)))
         try:

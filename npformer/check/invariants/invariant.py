@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,11 +27,9 @@ from npformer.check.subject import BackwardFailed, Subject
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.arrays import namespace
 from npformer.layers import Context, RandomKey
-from npformer.typing import HostArray, HostArrays, Tensors
+from npformer.typing import HostArray, HostArrays, Named, Tensors, Values
 
 POISON = 1e3  # finite, since 0·∞ and 0·NaN are NaN in every product, whatever the mask
-#: Inputs, options or parameters by name.
-Named = Mapping[str, Any]
 NOTHING: Named = {}
 
 
@@ -49,7 +47,7 @@ class Probe(Subject):
     seed = 0
 
     @cached_property
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Values:
         """Inputs and options by name: floats in float64, token ids and masks on the host, where checks change them."""
         every = self.inputs.values | unpacked(self.options)
         return {name: self._fetched(value) for name, value in every.items()}
@@ -64,7 +62,7 @@ class Probe(Subject):
         """The names of the inputs that have gradients."""
         return list(self.inputs.tensors)
 
-    def placed(self, replaced: Named) -> tuple[list[Any], dict[str, Any]]:
+    def placed(self, replaced: Named) -> tuple[list[Any], Values]:
         """The inputs in new memory, and the options, some replaced."""
         return super().placed({**self.values, **replaced})
 
@@ -104,17 +102,17 @@ class Probe(Subject):
         upstreams = [tuple(each.values()) for each in (run.upstream, second)]
         return Asked(self, upstreams, run.gradients, strict=True, other=self._others())
 
-    def _others(self) -> dict[str, Any]:
+    def _others(self) -> Values:
         """Inputs of the same shapes, with moved floats and exchanged tokens, if anything can change."""
         rng = self.rng(7)
-        changed: dict[str, Any] = {n: x + 0.5 * rng.normal(size=x.shape) for n, x in self.inputs.tensors.items()}
+        changed: Values = {n: x + 0.5 * rng.normal(size=x.shape) for n, x in self.inputs.tensors.items()}
         for name in self.input_names:
             x = self.values.get(name)
             if isinstance(x, np.ndarray) and x.dtype.kind in "iu" and len(np.unique(x)) > 1:
                 changed[name] = other_tokens(x)
         return changed
 
-    def without_dropout(self) -> dict[str, Any]:
+    def without_dropout(self) -> Values:
         """What to change for a run without dropout. Raises DoesNotApply if a key cannot be left out."""
         needed = inspect.signature(self.target.forward).parameters
         keys = [name for name, value in self.values.items() if isinstance(value, Draw | RandomKey)]
@@ -247,9 +245,7 @@ def claimed(one: Property) -> Invariant:
 
 
 @contextmanager
-def opened(
-    target: Any, inputs: tuple[Any, ...], options: dict[str, Any], device: Device | None, seed: int
-) -> Iterator[Probe]:
+def opened(target: Any, inputs: tuple[Any, ...], options: Values, device: Device | None, seed: int) -> Iterator[Probe]:
     """A Probe whose forward has run once: unfit inputs are the caller's error, not a finding. Then all is restored."""
     parameters = [parameter for _, parameter in getattr(target, "named_parameters", list)()]  # none of a pair
     with restored(target, *parameters):

@@ -26,7 +26,7 @@ from npformer.check.invariants.invariant import (
     with_steps,
 )
 from npformer.check.properties import DoesNotApply, Equation, Equations
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArray, HostArrays, Values
 
 SMOOTHING = 0.1
 
@@ -88,7 +88,7 @@ def _embedding_tables(probe: Probe) -> HostArrays:
 
 
 def _compared(
-    probe: Probe, inputs: dict[str, Any], poison: HostArrays, hidden: HostArray | None, tied_class: int | None
+    probe: Probe, inputs: Values, poison: HostArrays, hidden: HostArray | None, tied_class: int | None
 ) -> Equations:
     """Two runs, with and without poison; padded queries, and the class that shares the pad's row, do not count."""
 
@@ -172,7 +172,7 @@ def token_mean(probe: Probe) -> Equations:
     yield Equation({"logits": dlogits}, whole.gradients)
 
 
-def _loss(probe: Probe) -> tuple[Probe, dict[str, Any]]:
+def _loss(probe: Probe) -> tuple[Probe, Values]:
     """The loss, of a model that at its logits; and what to change for its forward without dropout."""
     names = token_inputs(probe)
     if names is None:
@@ -204,7 +204,7 @@ def _has_room(probe: Probe, tgt: str) -> bool:
     return int(getattr(getattr(probe.target, "config", None), "max_seq_len", length + 1)) > length
 
 
-def _through_loss(probe: Probe, loss: Probe, changed: dict[str, Any], targets: HostArray) -> HostArrays:
+def _through_loss(probe: Probe, loss: Probe, changed: Values, targets: HostArray) -> HostArrays:
     """Every parameter's gradient of the mean loss."""
     logits = probe.outputs_at(changed)["output"]
     one: HostArrays = {"output": np.asarray(1.0)}

@@ -10,7 +10,7 @@ import numpy as np
 from npformer.check.invariants.invariant import Governed, Probe, governed, invariant, other_tokens, taken, token_inputs
 from npformer.check.properties import DoesNotApply, Equation, Equations
 from npformer.functional import AttentionMask
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Values
 
 
 @invariant("causality", "what comes later changes no bit of the outputs before it")
@@ -28,7 +28,7 @@ def causality(probe: Probe) -> Equations:
         raise DoesNotApply("no later step changes any output at all: it would prove nothing")
 
 
-def _later_changes(probe: Probe) -> Iterator[tuple[str, dict[str, Any], int]]:
+def _later_changes(probe: Probe) -> Iterator[tuple[str, Values, int]]:
     """(what is changed, the change, how many outputs must not notice)."""
     names = token_inputs(probe)
     if names is not None and (names[0] != names[1] or getattr(probe.target, "causal", False) is True):
@@ -44,7 +44,7 @@ def _later_changes(probe: Probe) -> Iterator[tuple[str, dict[str, Any], int]]:
         yield from _later_steps(probe, one)
 
 
-def _later_steps(probe: Probe, one: Governed) -> Iterator[tuple[str, dict[str, Any], int]]:
+def _later_steps(probe: Probe, one: Governed) -> Iterator[tuple[str, Values, int]]:
     length = probe.values[one.inputs[0]].shape[-2]
     for t in range(1 + one.mask.query_offset, length):
         later = (np.arange(length) >= t)[:, None]
@@ -54,7 +54,7 @@ def _later_steps(probe: Probe, one: Governed) -> Iterator[tuple[str, dict[str, A
         yield f"{' and '.join(one.inputs)} from step {t} on", changed, t - one.mask.query_offset
 
 
-def _without_batch_statistics(probe: Probe) -> dict[str, Any]:
+def _without_batch_statistics(probe: Probe) -> Values:
     """What to change for inference if there is a batch norm, in whose training every token affects every other."""
     if not any(getattr(probe.target, "named_buffers", list)()):
         return {}
@@ -104,7 +104,7 @@ def batched(probe: Probe) -> tuple[set[str], int]:
     """The names of the inputs that have one entry per sequence, and B. Raises DoesNotApply."""
     if probe.is_pair:
         raise DoesNotApply("the inputs of a pair do not say which of their axes is the batch")
-    inputs: dict[str, Any] = {name: probe.values.get(name) for name in probe.input_names}
+    inputs: Values = {name: probe.values.get(name) for name in probe.input_names}
     arrays = {name: x for name, x in inputs.items() if getattr(x, "ndim", 0) >= 2}
     size = next(iter(arrays.values())).shape[0] if arrays else 0
     if size < 2:
@@ -112,7 +112,7 @@ def batched(probe: Probe) -> tuple[set[str], int]:
     return {name for name, x in arrays.items() if x.shape[0] == size}, size
 
 
-def _taken_from(probe: Probe, batch: set[str], rows: Any) -> dict[str, Any]:
+def _taken_from(probe: Probe, batch: set[str], rows: Any) -> Values:
     """Inputs and options of some sequences of the batch: the arrays of batch, masks, and options (B, T)."""
     inputs = set(probe.input_names) - batch
     return {

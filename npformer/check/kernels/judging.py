@@ -36,7 +36,7 @@ from npformer.errors import NpformerError
 from npformer.io.child.memory import FILLS
 from npformer.io.child_process import Limits
 from npformer.io.seconds import now, since
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArray, HostArrays, Values
 
 #: In the words of the judge, which are in small letters.
 VERDICTS = tuple(map(str.lower, (RIGHT, WRONG, UNCLEAR, REFUSED)))
@@ -45,7 +45,7 @@ SEEDS = (1, 2)  # of two draws of inputs
 LEAST = 30 * 2.0**-24
 
 
-def judged(task: KernelTask, limits: Limits) -> dict[str, Any]:
+def judged(task: KernelTask, limits: Limits) -> Values:
     """The verdict on a kernel, for JSON, at most limits.seconds after this call and a moment."""
     began, reports = now(), list[Report]()
     try:

@@ -11,7 +11,7 @@ from npformer.check.kernels.files import KernelError, KernelTask
 from npformer.io.child.values import kind
 from npformer.io.child_process import GRACE, ChildEnded, Limits, python_child
 from npformer.io.seconds import now
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Values
 
 #: What is said of a measured gradient, by its sign.
 SIGNS = {
@@ -99,7 +99,7 @@ class KernelProcess:
             raise KernelError(f"backward: expected {expected}, in this order, got {len(gradients)}")
         return gradients
 
-    def _ask(self, call: str, asked: dict[str, Any], values: Any = ()) -> dict[str, Any]:
+    def _ask(self, call: str, asked: Values, values: Any = ()) -> Values:
         """The kernel's answer to a call."""
         self._began = now()
         if self._began >= self._deadline:

@@ -30,14 +30,14 @@ from npformer.check.rounding.stochastic import Level, Phased, Rounding
 from npformer.check.subject import Subject, name_of
 from npformer.errors import ConfigError
 from npformer.io.percent import percent
-from npformer.typing import HostArrays
+from npformer.typing import HostArrays, Values
 
 LAMBDA = 8.0
 RUNS = 4
 
 
 def against_float64(
-    build: Callable[[Backend], Any], inputs: Sequence[Any], options: dict[str, Any], backend: Backend, name: str = ""
+    build: Callable[[Backend], Any], inputs: Sequence[Any], options: Values, backend: Backend, name: str = ""
 ) -> Report:
     """Gradients of build(backend) against those of build(NumPy in float64), at the same parameters and inputs.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from npformer.check.oracles import Oracle, slope_of, unit
 from npformer.check.rounding.stochastic import Phased, Rounding
 from npformer.check.subject import NO_OPTIONS, Subject, Upstream
 from npformer.io.progress_bar import Bar
-from npformer.typing import HostArray, HostArrays, Tensors
+from npformer.typing import Function, HostArray, HostArrays, Named, Tensors
 
 #: A forward alone is differentiated at so many entries of a check; of more, so many are sampled, and directions.
 MANY_ENTRIES, SAMPLED, DIRECTIONS = 1000, 100, 4
@@ -76,9 +76,7 @@ class Reference:
     alone.
     """
 
-    def __init__(
-        self, reference: Any, inputs: Sequence[Any], options: Mapping[str, Any] = NO_OPTIONS, **how: Any
-    ) -> None:
+    def __init__(self, reference: Any, inputs: Sequence[Any], options: Named = NO_OPTIONS, **how: Any) -> None:
         self.has_backward = isinstance(reference, tuple) or hasattr(reference, "backward")
         self.target = reference if self.has_backward else (_as_forward(reference), None)
         self._phased = Phased(self.target)
@@ -239,7 +237,7 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     return (*single, tuple(range(len(shape)))) if long else ()
 
 
-def _as_forward(reference: Any) -> Callable[..., Any]:
+def _as_forward(reference: Any) -> Function:
     """A forward alone as the forward of a pair."""
 
     def forward(*inputs: Any, **options: Any) -> Any:

@@ -22,7 +22,7 @@ import numpy as np
 
 from npformer.check.oracles import COMPLEX_H
 from npformer.check.rounding.formats import Format
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import Function, HostArray, HostArrays, Named
 
 #: Roundings of a function that is approximated; of any other operation 1.
 APPROXIMATED = 4.0
@@ -136,7 +136,7 @@ class Phased:
         finally:
             self.rounding = None
 
-    def _within(self, function: Callable[..., Any], is_forward: bool) -> Callable[..., Any]:
+    def _within(self, function: Function, is_forward: bool) -> Function:
         @functools.wraps(function)
         def call(*args: Any, **options: Any) -> Any:
             if self.rounding is None:
@@ -199,7 +199,7 @@ class _Rounded(np.ndarray[Any, Any]):
         return _kept(y, rounding)
 
 
-def _result(rounding: Rounding, name: str, method: str, inputs: list[Any], y: Any, options: Mapping[str, Any]) -> Any:
+def _result(rounding: Rounding, name: str, method: str, inputs: list[Any], y: Any, options: Named) -> Any:
     """The result of a ufunc, moved by what its operation rounds."""
     level = rounding.level
     assert level is not None
@@ -221,7 +221,7 @@ def _result(rounding: Rounding, name: str, method: str, inputs: list[Any], y: An
     return y
 
 
-def _lost_by_partial_sums(x: HostArray, axis: list[Any], options: Mapping[str, Any], u: float) -> Any:
+def _lost_by_partial_sums(x: HostArray, axis: list[Any], options: Named, u: float) -> Any:
     """What a sum loses whose partial sums are rounded to u."""
     along = options.get("axis", axis[0] if axis else 0)
     whole = along is None or isinstance(along, tuple)
@@ -233,7 +233,7 @@ def _lost_by_partial_sums(x: HostArray, axis: list[Any], options: Mapping[str, A
     return size if whole or not options.get("keepdims") else np.expand_dims(size, along)
 
 
-def _summed(rounding: Rounding, function: Callable[..., Any], operands: list[Any], y: Any, which: str) -> Any:
+def _summed(rounding: Rounding, function: Function, operands: list[Any], y: Any, which: str) -> Any:
     """A product or a sum y of terms, moved by what its terms and its partial sums round; which: the level of terms."""
     level = rounding.level
     assert level is not None
@@ -244,7 +244,7 @@ def _summed(rounding: Rounding, function: Callable[..., Any], operands: list[Any
     return rounding.moved(y, _size_of_terms(function, operands, y, of_terms, of_sum), u, bool(level.in_turn))
 
 
-def _size_of_terms(function: Callable[..., Any], operands: list[Any], y: Any, of_terms: Any, of_sum: Any) -> Any:
+def _size_of_terms(function: Function, operands: list[Any], y: Any, of_terms: Any, of_sum: Any) -> Any:
     """(Σ of squared terms, and y²)^½ of a product y, each so many times, for both parts of a complex one."""
     reals, imaginary = ([np.square(part(x)) if _is_inexact(x) else x for x in operands] for part in (np.real, np.imag))
     real = np.sqrt(np.maximum(of_terms * function(*reals) + of_sum * np.square(np.real(y)), 0))

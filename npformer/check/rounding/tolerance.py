@@ -36,7 +36,7 @@ from npformer.check.rounding.stochastic import Level, Rounding
 from npformer.check.subject import Upstream, name_of
 from npformer.errors import ConfigError
 from npformer.io.percent import percent
-from npformer.typing import HostArray, HostArrays, Shape
+from npformer.typing import HostArray, HostArrays, Shape, Values
 
 #: By this law a right kernel exceeds its tolerance once in so many tests of a tensor.
 TESTS = 1e6
@@ -242,7 +242,7 @@ class _Points:
 
     def drawn(self, inputs: Sequence[Any], at: Callable[[int], Sequence[Any]] | None) -> dict[str, DrawnErrors]:
         """Every tensor over all draws, near the inputs or at(i)."""
-        draws: list[dict[str, Any]] = []
+        draws: list[Values] = []
         while len(draws) < (DRAWS if self._is_quick else FEWER):
             i = len(draws)
             draws.append(self._draw(inputs if at is None else at(i), i, at is None))
@@ -255,7 +255,7 @@ class _Points:
             raise ConfigError(f"reference: expected finite numbers at these inputs, got others in {', '.join(bad)}")
         return found
 
-    def _draw(self, inputs: Sequence[Any], i: int, is_near: bool) -> dict[str, Any]:
+    def _draw(self, inputs: Sequence[Any], i: int, is_near: bool) -> Values:
         """(exact, errors, terms, shape) of each output and gradient, entry by entry, with the roundings of draw i."""
         ready = prepared(self._target, inputs, self._named, self._constant)
         ready = [rounded(x, self._stored) if is_float(x) and isinstance(x, np.ndarray) else x for x in ready]
