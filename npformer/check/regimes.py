@@ -7,15 +7,14 @@ Integers are ids, classes or lengths, booleans are masks. A regime changes one i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from npformer.check.measures import rms
 from npformer.check.shapes import are_lengths, is_permutation
 from npformer.errors import ConfigError
-
-Array = np.ndarray[Any, Any]
+from npformer.typing import HostArray
 
 ABOVE = (12.0, 30.0)  # a softmax is then certain up to 6e-6, which float32 still tells from 1, and up to 1e-13
 SATURATED = (100.0, 750.0)  # exp overflows in float32, and a sigmoid is 0 or 1 in float64; it overflows there, too
@@ -30,12 +29,12 @@ class Around(NamedTuple):
     """What a regime knows beside the input that it changes."""
 
     precision: str
-    others: Sequence[Array]  # the integer arrays
+    others: Sequence[HostArray]  # the integer arrays
     ignored: tuple[int, ...]  # ids that the forward leaves out
     lengths: Collection[int] = ()  # of the axes of real inputs
 
 
-def _confident(x: Array, around: Around) -> Iterator[Array]:
+def _confident(x: HostArray, around: Around) -> Iterator[HostArray]:
     """One entry of each row 12, and 30, above the others: at its class if there are classes."""
     if x.ndim and x.shape[-1] > 1:
         wide = x.shape[-1]
@@ -45,20 +44,20 @@ def _confident(x: Array, around: Around) -> Iterator[Array]:
             yield _with(x, fits[0] if fits else rows % wide, height)
 
 
-def _ties(x: Array, around: Around) -> Iterator[Array]:
+def _ties(x: HostArray, around: Around) -> Iterator[HostArray]:
     """The largest entry of each row twice."""
     if x.ndim and x.shape[-1] > 1:
         yield _with(x, (x.argmax(axis=-1) + 1) % x.shape[-1], 0.0)
 
 
-def _with(x: Array, at: Array, height: float) -> Array:
+def _with(x: HostArray, at: HostArray, height: float) -> HostArray:
     """x, whose entries at these columns are so much above the largest of their row."""
     there = x.copy()
     np.put_along_axis(there, np.expand_dims(at, -1), x.max(axis=-1, keepdims=True) + height, axis=-1)
     return there
 
 
-def _zeros(x: Array, around: Around) -> Iterator[Array]:
+def _zeros(x: HostArray, around: Around) -> Iterator[HostArray]:
     """The first row 0, and one entry of each other row."""
     there = x.copy()
     flat = there.reshape(-1, x.shape[-1] if x.ndim else 1)
@@ -68,13 +67,13 @@ def _zeros(x: Array, around: Around) -> Iterator[Array]:
     yield there
 
 
-def _repeated(x: Array, around: Around) -> Iterator[Array]:
+def _repeated(x: HostArray, around: Around) -> Iterator[HostArray]:
     """The same id everywhere. Permutations, and lengths of an axis's parts, are left: their users rely on them."""
     if x.size > 1 and not is_permutation(x, around.lengths) and not are_lengths(x, around.lengths):
         yield np.full_like(x, x.flat[0])
 
 
-def _all_padded(x: Array, around: Around) -> Iterator[Array]:
+def _all_padded(x: HostArray, around: Around) -> Iterator[HostArray]:
     """A mask whose first row hides all, or shows all; ids, or the first of them, that are ignored; a length of 0.
 
     A permutation is left as it is; of the lengths of an axis's parts, the first one goes to the last.
@@ -96,14 +95,14 @@ def _all_padded(x: Array, around: Around) -> Iterator[Array]:
         yield first
 
 
-Change = Callable[[Array, Around], Iterator[Array]]
+Change = Callable[[HostArray, Around], Iterator[HostArray]]
 
 
-def _each(change: Callable[[Array, str], Array]) -> Change:
+def _each(change: Callable[[HostArray, str], HostArray]) -> Change:
     return lambda x, around: iter([change(x, around.precision)])
 
 
-def _saturated(change: Callable[[Array, float], Array]) -> Change:
+def _saturated(change: Callable[[HostArray, float], HostArray]) -> Change:
     return lambda x, around: (change(x, by) for by in SATURATED[: 1 + (around.precision == "float64")])
 
 
@@ -157,7 +156,7 @@ def _named(wanted: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for word in words for name in known[word]))
 
 
-def variants(name: str, x: Array, around: Around) -> Iterator[Array]:
+def variants(name: str, x: HostArray, around: Around) -> Iterator[HostArray]:
     """The input in a regime, in its own dtype; none if the regime is for another kind of array, or changes nothing."""
     change, kinds = REGIMES[name]
     if x.size and x.dtype.kind in kinds and (x.dtype.kind != "f" or rms(x)):

@@ -7,13 +7,14 @@ that is tried, too. New numbers are drawn from those that are there, and stay wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from npformer.typing import HostArray, HostArrays, Tensors
+
 #: An array's name and its axis.
 Axis = tuple[str, int]
 
@@ -36,7 +37,7 @@ class Size(NamedTuple):
     length: int
 
 
-def axes_by_length(arrays: Mapping[str, Array]) -> dict[int, list[Axis]]:
+def axes_by_length(arrays: Tensors) -> dict[int, list[Axis]]:
     """The axes of each length beyond 1."""
     groups: dict[int, list[Axis]] = {}
     for name, x in arrays.items():
@@ -46,7 +47,7 @@ def axes_by_length(arrays: Mapping[str, Array]) -> dict[int, list[Axis]]:
     return groups
 
 
-def sizes_of(arrays: Mapping[str, Array], edges: Sequence[int], fits: Callable[[Size], bool]) -> Iterator[Size]:
+def sizes_of(arrays: Tensors, edges: Sequence[int], fits: Callable[[Size], bool]) -> Iterator[Size]:
     """Every size to try. fits: whether forward takes a size; asked about axes that change without the others alone."""
     for old, axes in axes_by_length(arrays).items():
         name, axis = axes[0]
@@ -72,7 +73,7 @@ def _apart(old: int, axes: Sequence[Axis], fits: Callable[[Size], bool]) -> Iter
             return
 
 
-def resized(arrays: Mapping[str, Array], size: Size, rng: np.random.Generator) -> dict[str, Array]:
+def resized(arrays: Tensors, size: Size, rng: np.random.Generator) -> HostArrays:
     """The arrays at a size; MemoryError is not risked: see ``elements``."""
     there = dict(arrays)
     for name in dict.fromkeys(name for name, _ in size.axes):
@@ -94,12 +95,12 @@ def resized(arrays: Mapping[str, Array], size: Size, rng: np.random.Generator) -
     return there
 
 
-def is_permutation(x: Array, lengths: Collection[int]) -> bool:
+def is_permutation(x: HostArray, lengths: Collection[int]) -> bool:
     """Whether integers are a permutation of an axis of one of these lengths."""
     return permuted_axis(x, lengths) is not None
 
 
-def permuted_axis(x: Array, lengths: Collection[int]) -> int | None:
+def permuted_axis(x: HostArray, lengths: Collection[int]) -> int | None:
     """The axis along which integers are 0 to n − 1, or 1 to n, each once, n being one of these lengths; or None."""
     if x.dtype.kind in "iu" and x.size > 1:
         for axis in reversed(range(x.ndim)):
@@ -109,17 +110,17 @@ def permuted_axis(x: Array, lengths: Collection[int]) -> int | None:
     return None
 
 
-def are_lengths(x: Array, lengths: Collection[int]) -> bool:
+def are_lengths(x: HostArray, lengths: Collection[int]) -> bool:
     """Whether integers are the lengths of parts of one of these axes: together they are as long as it."""
     return x.dtype.kind in "iu" and x.ndim == 1 and x.size > 1 and x.min() > 0 and int(x.sum()) in lengths
 
 
-def lengths_of(arrays: Mapping[str, Array]) -> set[int]:
+def lengths_of(arrays: Tensors) -> set[int]:
     """The lengths of the axes of real numbers."""
     return {n for x in arrays.values() if x.dtype.kind == "f" for n in x.shape}
 
 
-def _parted(there: Mapping[str, Array], name: str, x: Array, arrays: Mapping[str, Array]) -> Array:
+def _parted(there: Tensors, name: str, x: HostArray, arrays: Tensors) -> HostArray:
     """The lengths of as many parts as there are now, of an axis that is as long as it is now."""
     total = next(now for other, y in arrays.items() if y.dtype.kind == "f"
                  for old, now in zip(y.shape, there[other].shape, strict=True) if old == x.sum())  # fmt: skip
@@ -129,19 +130,19 @@ def _parted(there: Mapping[str, Array], name: str, x: Array, arrays: Mapping[str
     return parts
 
 
-def _counts(ids: Array, arrays: Mapping[str, Array]) -> int:
+def _counts(ids: HostArray, arrays: Tensors) -> int:
     """The length of the table that ids count: the smallest length beyond all of them; 0 if there is none."""
     longer = [n for x in arrays.values() if x.dtype.kind == "f" for n in x.shape if n > ids.max() >= 0]
     return min(longer, default=0)
 
 
-def _grown(arrays: Mapping[str, Array], size: Size) -> set[int]:
+def _grown(arrays: Tensors, size: Size) -> set[int]:
     """The length of the axes of real numbers that grow, as it was."""
     axes = [(arrays[name], axis) for name, axis in size.axes if arrays[name].dtype.kind == "f"]
     return {x.shape[axis] for x, axis in axes if x.shape[axis] < size.length}
 
 
-def elements(arrays: Mapping[str, Array], size: Size) -> int:
+def elements(arrays: Tensors, size: Size) -> int:
     """How many numbers all arrays have at a size."""
     return sum(
         math.prod(size.length if (name, axis) in size.axes else n for axis, n in enumerate(x.shape))
@@ -149,7 +150,7 @@ def elements(arrays: Mapping[str, Array], size: Size) -> int:
     )
 
 
-def _drawn(x: Array, shape: tuple[int, ...], rng: np.random.Generator, permuted: int | None) -> Array:
+def _drawn(x: HostArray, shape: tuple[int, ...], rng: np.random.Generator, permuted: int | None) -> HostArray:
     """An array like x in another shape: what is there is kept, the rest is drawn from it; ids and masks go on.
 
     A permutation, along that axis, becomes another one: its users rely on it.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -29,7 +29,6 @@ from npformer.check.shapes import (
     EDGES,
     MOST,
     THE_REST,
-    Array,
     Size,
     axes_by_length,
     elements,
@@ -39,7 +38,7 @@ from npformer.check.shapes import (
 )
 from npformer.check.subject import Subject
 from npformer.io.progress_bar import watched
-from npformer.typing import Named, Values
+from npformer.typing import HostArray, HostArrays, Named, Tensors, Values
 
 #: An input of so many elements is checked element by element at another size, a larger one along directions.
 FEW = 40
@@ -94,7 +93,7 @@ class NamedInputs(NamedTuple):
 
     inputs: tuple[tuple[str, Any], ...]
     options: Values
-    arrays: dict[str, Array]
+    arrays: HostArrays
 
     @classmethod
     def of(cls, inputs: Sequence[Any], names: Sequence[str], options: Values) -> NamedInputs:
@@ -105,7 +104,7 @@ class NamedInputs(NamedTuple):
         kept = {n: x for n, x in leaves if isinstance(x, np.ndarray) and not isinstance(x, ConstantInput)}
         return cls(named, options, {n: x for n, x in kept.items() if x.dtype.kind in "fiub"})
 
-    def at(self, arrays: Mapping[str, Array]) -> NamedInputs:
+    def at(self, arrays: Tensors) -> NamedInputs:
         """The point with other arrays."""
         inputs = [(n, rebuilt(x, iter([arrays.get(*leaf) for leaf in leaves_of(n, x)]))) for n, x in self.inputs]
         options = {name: arrays.get(name, x) if name in self.arrays else x for name, x in self.options.items()}
@@ -264,7 +263,7 @@ class Walk:
         return point
 
 
-def _cuts(arrays: Mapping[str, Array]) -> Iterator[Size]:
+def _cuts(arrays: Tensors) -> Iterator[Size]:
     """Shorter sizes, the shortest first."""
     for n, axes in sorted(axes_by_length(arrays).items(), reverse=True):
         for shorter in dict.fromkeys((1, 2, n // 2, n - 1)):
@@ -272,7 +271,7 @@ def _cuts(arrays: Mapping[str, Array]) -> Iterator[Size]:
                 yield Size("", tuple(axes), shorter)
 
 
-def _cut(x: Array, name: str, size: Size) -> Array:
+def _cut(x: HostArray, name: str, size: Size) -> HostArray:
     return x[tuple(slice(size.length if (name, axis) in size.axes else None) for axis in range(x.ndim))]
 
 
@@ -304,7 +303,7 @@ def _said(error: Exception) -> str:
 def _shown(point: NamedInputs) -> str:
     """The arrays of a point, or their shapes if they are large."""
 
-    def one(x: Array) -> str:
+    def one(x: HostArray) -> str:
         if x.size > MOST_SHOWN:
             return "×".join(map(str, x.shape))
         return " ".join(np.array2string(x, precision=4, separator=", ", max_line_width=10_000).split())
