@@ -86,6 +86,10 @@ class _Case(NamedTuple):
     reach: HostArray
     error: HostArray
 
+    def scale_at(self, place: Place) -> float:
+        """The scale of its upstream gradient."""
+        return float(self.scale[place[0]].item())
+
     @property
     def worth(self) -> HostArray:
         """The term added to both rules: 0, or the error estimate of differences."""
@@ -129,9 +133,7 @@ class Judge:
         verdict = self._beside_ties(case, verdict)
         verdict = self._beside_jumps(case, verdict)
         x, place = self._oracle.subject.tensors[tensor], verdict.place
-        scale = (
-            float(case.reach[place] + case.floor[place[0]].item()) if verdict.by_entry else case.scale[place[0]].item()
-        )
+        scale = float(case.reach[place] + case.floor[place[0]].item()) if verdict.by_entry else case.scale_at(place)
         central = np.where(self._unsettled(case), 0.0, np.abs(claimed - evidence.by_central) / case.scale)
         numeric = float(evidence.truth[place]) if verdict.slope is None else verdict.slope
         hidden = np.all(case.reach <= case.floor + case.worth, axis=0)
@@ -174,7 +176,7 @@ class Judge:
         """The failing places that rounding does not explain; stops at the worst one."""
         left = failing.copy()
         for place in _by_size(case.error / case.scale, failing)[:MOST_ENTRIES]:
-            scale = case.scale[place[0]].item()
+            scale = case.scale_at(place)
             if not case.error[place] <= MOST_ROUNDING * scale:
                 return left
             if case.error[place] > self._tolerance * scale + case.worth[place] + 8 * self._noise(case, place):
@@ -185,7 +187,7 @@ class Judge:
     def _noise(self, case: _Case, place: Place) -> float:
         """s_i + t_i, the latter up to its cap."""
         true, claimed = case.evidence.truth[:, *place[1:]], case.claimed[:, *place[1:]]
-        cap = self._tolerance * case.scale[place[0]].item()
+        cap = self._tolerance * case.scale_at(place)
         return float(self._jitter.noise(case.tensor, self._direction(case, place), true, claimed, cap)[place[0]])
 
     def _direction(self, case: _Case, place: Place) -> HostArray:
@@ -221,7 +223,7 @@ class Judge:
 
     def _is_refuted(self, case: _Case, place: Place) -> bool:
         """Whether slopes settle at a place, and none of them is that of the complex step."""
-        scale = case.scale[place[0]].item()
+        scale = case.scale_at(place)
         truth = float(case.evidence.truth[place])
         return plateaus.verdict(self._plateaus(case, place), truth, scale, self._central_tolerance) == WRONG
 
@@ -256,7 +258,7 @@ class Judge:
 
     def _looked_at(self, case: _Case, place: Place) -> _Verdict:
         """Sweep the step size at a doubtful place: is there a gradient, can it be determined, does any slope agree?"""
-        scale, claimed, k = case.scale[place[0]].item(), float(case.claimed[place]), int(place[0])
+        scale, claimed, k = case.scale_at(place), float(case.claimed[place]), int(place[0])
         swept = self._once(case, place, "sweep", sweeps, SWEEP)[k]
         found = swept.verdict(claimed, scale, self._central_tolerance)
         note, slope = f"by a sweep of h, which settles to {swept.noise / scale:.0e}", swept.slope

@@ -267,9 +267,8 @@ def pool(texts: Named, unused: Sequence[str], is_of_kernel: bool = False) -> Val
     names = [text for text in values if text.isidentifier()][:MOST_NAMES]
     others = [text for text in values if not text.isidentifier()]
     values = {text: values[text] for text in (*names, *others[: max(MOST_POOL - len(names), MOST_POOL // 4)])}
-    arrays = {text: value for text, value in values.items() if np.ndim(value)}
-    sizes: Values = {}
-    for text, value in list(arrays.items())[:16]:
+    arrays, sizes = [(text, value) for text, value in values.items() if np.ndim(value)], Values()
+    for text, value in arrays[:16]:
         if text.isidentifier() and not is_of_kernel:
             sizes |= {f"{text}.shape[{axis}]": length for axis, length in enumerate(np.shape(value))}
             sizes[f"{text}.shape[-1] ** 0.5"] = math.sqrt(np.shape(value)[-1])
@@ -285,16 +284,14 @@ def _is_number_or_array(value: Any) -> bool:
 
 def constants_of(forward: Any) -> tuple[float, ...]:
     """The numbers in a forward's source, of its names and among its defaults."""
-    source = source_of(forward)
-    values: list[Any] = [] if source is None else [value for _, value in _numbers_in(source)]
+    values: list[Any] = [value for _, value in _numbers_in(source_of(forward))]
     values += [*(getattr(unwrapped(forward), "__defaults__", None) or ()), *getattr(forward, "keywords", {}).values()]
     return tuple(dict.fromkeys(x for x in values if type(x) in (int, float)))
 
 
 def named_numbers(forward: Any) -> dict[str, float]:
     """The numbers that a forward uses by a name of its module, or of the function around it."""
-    source = source_of(forward)
-    return {} if source is None else {name: x for name, x in _numbers_in(source) if name.isidentifier()}
+    return {name: x for name, x in _numbers_in(source_of(forward)) if name.isidentifier()}
 
 
 def literals_of(sources: Iterable[Source]) -> dict[str, float]:
@@ -303,8 +300,10 @@ def literals_of(sources: Iterable[Source]) -> dict[str, float]:
     return {name: float(x) for name, x in numbers if not name.isidentifier() and x not in COMMON}
 
 
-def _numbers_in(source: Source) -> Iterator[tuple[str, float]]:
+def _numbers_in(source: Source | None) -> Iterator[tuple[str, float]]:
     """The numbers that a function sees: literals with their lines, and those of names from outside."""
+    if source is None:
+        return
     for node in ast.walk(source.whole):
         value: Any = node.value if isinstance(node, ast.Constant) else source.names.get(getattr(node, "id", ""))
         if type(value) in (int, float):

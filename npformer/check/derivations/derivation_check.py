@@ -74,7 +74,7 @@ def judge(derivation: Derivation) -> JudgedDerivation:
         formula = f"{line.name} = {ast.unparse(line.value)}"
         judged.append(Claim(line.name, formula, verdict, problem, line=line.number))
         if verdict == WRONG and not accused:
-            accused, told = cause_of(derivation, at, claims, known, problem)
+            accused, told = cause_of(derivation, at, claims, problem)
         for values, claim in zip(known, claims, strict=True):
             is_measured = claim.claimed is None or (line.of and last)
             if not isinstance(line.of, tuple) and (value := claim.truth if is_measured else claim.claimed) is not None:
@@ -103,13 +103,13 @@ def _claim(point: DerivationPoint, line: DerivationLine, values: Named) -> LineA
     except Exception as error:
         needed = "" if truth is None else f"; {line.name} is to be {point.named(truth.shape)}"
         failed = f"it cannot be computed: {point.why_not(line, values, error)}{needed}"
-    return LineAtPoint(point, claimed, truth, failed)
+    return LineAtPoint(point, claimed, truth, failed, values)
 
 
 def _verdict(line: DerivationLine, claims: Sequence[LineAtPoint]) -> tuple[str, str]:
     if line.is_blank:
         return NOT_YET, ""
-    for point, claimed, truth, failed in claims:
+    for point, claimed, truth, failed, _ in claims:
         if failed:
             return WRONG, failed
         if line.of is None or claimed is None or truth is None:
@@ -134,32 +134,30 @@ class LineAtPoint(NamedTuple):
     claimed: Any
     truth: Any
     failed: str
+    known: Named  # what the line may use
 
 
 def cause_of(
-    derivation: Derivation, at: int, claims: Sequence[LineAtPoint], known: Sequence[Named], problem: str
+    derivation: Derivation, at: int, claims: Sequence[LineAtPoint], problem: str
 ) -> tuple[int, tuple[str, ...]]:
-    """The number of the line to blame for a wrong one, which is that at an index of the backward, and sentences.
-
-    known: what the line may use, at each point.
-    """
+    """The number of the line to blame for a wrong one, which is that at an index of the backward, and sentences."""
     line = derivation.backward[at]
     told, number = [f"{line.name}: {problem}"] if problem else [], line.number
     if line.of and not any(claim.failed for claim in claims):
         told += _seen(derivation, line, claims)
     is_one_change = isinstance(line.of, str) and not any("own share" in sentence for sentence in told)
-    if is_one_change and (place := _repair(derivation, at, known, claims)):
+    if is_one_change and (place := _repair(derivation, at, claims)):
         number = number if told and not problem else int(place.partition(":")[0].removeprefix("line "))
         told.append(place)
-    return number, tuple(told or [_throughout(line, known, claims) or _sum_of(derivation, line.of)])
+    return number, tuple(told or [_throughout(line, claims) or _sum_of(derivation, line.of)])
 
 
-def _throughout(line: DerivationLine, known: Sequence[Named], claims: Sequence[LineAtPoint]) -> str:
+def _throughout(line: DerivationLine, claims: Sequence[LineAtPoint]) -> str:
     """A name that lacks a factor wherever it stands in the line."""
-    arrays = [name for name, value in known[0].items() if np.ndim(value)]
+    arrays = [name for name, value in claims[0].known.items() if np.ndim(value)]
     for name, factor in itertools.product(sorted(line.uses.intersection(arrays)), arrays if line.of else ()):
         with contextlib.suppress(ValueError):
-            values = [{**each, name: each[name] * each[factor]} for each in known]
+            values = [{**each.known, name: each.known[name] * each.known[factor]} for each in claims]
             if all(agree(np.asarray(c.point.evaluate(line, v)), c.truth) for c, v in zip(claims, values, strict=True)):
                 return f"with {name} * {factor} in the place of {name} it is right"
     return ""
@@ -186,8 +184,8 @@ def _seen(derivation: Derivation, line: DerivationLine, claims: Sequence[LineAtP
         is_total = all(agree(x, aligned(p.total(a, b), np.shape(p.values[a]), own=True)) for p, x, *_ in claims)
         means = f"{line.name} holds all else that {a}'s line uses"
         return [f"this is the total derivative of {a} by {b}; {means}"] if is_total else []
-    if any(a.shape != n.shape for _, a, n, _ in claims):
-        found = {by_shape(a, n) for _, a, n, _ in claims}
+    if any(a.shape != n.shape for _, a, n, *_ in claims):
+        found = {by_shape(a, n) for _, a, n, *_ in claims}
         return [f"{line.name} {each.text}" for each in found if each] if len(found) == 1 else []
     alone = [
         f"{line.name} is d{user.name} alone: the factor ∂{user.name}/∂{line.of} is missing"
@@ -248,20 +246,20 @@ def _own_entries(line: DerivationLine, claims: Sequence[LineAtPoint]) -> list[st
     return []
 
 
-def _repair(derivation: Derivation, at: int, known: Sequence[Named], claims: Sequence[LineAtPoint]) -> str:
+def _repair(derivation: Derivation, at: int, claims: Sequence[LineAtPoint]) -> str:
     """The change of the line, or of the author's own lines above, that makes it right at all points; "" for none.
 
     A simple change of the line itself comes first: its own lines may be right, and used by others.
     """
     line = derivation.backward[at]
-    alone, whole = _made([line], known[0]), _made(_with_own(derivation, at), known[0])
+    alone, whole = _made([line], claims[0].known), _made(_with_own(derivation, at), claims[0].known)
     searches = [(alone, True), (whole, False)] if line.name not in line.uses else [(whole, False)]
-    found = (_change(derivation, line.name, function, is_brief, known, claims) for function, is_brief in searches)
+    found = (_change(derivation, line.name, function, is_brief, claims) for function, is_brief in searches)
     return next(filter(None, found), "")
 
 
 def _change(
-    derivation: Derivation, name: str, function: FunctionType, is_brief: bool, known: Sequence[Named],
+    derivation: Derivation, name: str, function: FunctionType, is_brief: bool,
     claims: Sequence[LineAtPoint],
 ) -> str:  # fmt: skip
     """The change of a function that gives a line's value."""
@@ -273,7 +271,7 @@ def _change(
     def run(number: int) -> HostArrays:
         function.__globals__["partial"] = claims[number].point.partial
         try:
-            return {name: np.asarray(function(*map(known[number].get, arguments)))}
+            return {name: np.asarray(function(*map(claims[number].known.get, arguments)))}
         except Exception:  # a change may mend that, too
             return {name: np.full(truths[number][name].shape, np.nan)}
 
