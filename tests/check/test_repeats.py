@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from npformer.check import gradcheck, repeats
+from npformer.check import behaviour, gradcheck
 from npformer.check.report import RIGHT, UNCLEAR, WRONG
 from npformer.errors import ConfigError
 from tests.check.functions import normal, tanh, verdicts
@@ -156,9 +156,9 @@ def test_how_often_a_backward_runs(monkeypatch):
     least = runs(X, repeat=2)
     assert runs(X, repeat=150) == least + 148
     assert runs(X) == least
-    assert runs(normal(20, 80)) == least + 1600 // repeats.PLACES_FOR_A_RUN
+    assert runs(normal(20, 80)) == least + 1600 // behaviour.PLACES_FOR_A_RUN
     ticks = itertools.count()
-    monkeypatch.setattr(repeats, "since", lambda began: 0.5 * next(ticks))
+    monkeypatch.setattr(behaviour, "since", lambda began: 0.5 * next(ticks))
     assert runs(X, repeat=150) == least + 4  # the clock says 2 s
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -136,26 +137,26 @@ def model_cases() -> Iterator[Case]:
 
     Two of them have two layers of each kind; stacks are checked, element by element, with the layers.
     """
-    base = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    transformer = partial(_transformer, (SRC, TGT), d_model=8, d_ff=12)
     two: Values = {"num_encoder_layers": 2, "num_decoder_layers": 2}
-
-    def transformer(
-        variant: str, *, inputs: tuple[Any, ...] = (SRC, TGT), key: RandomKey | None = KEY, **changes: Any
-    ) -> Case:
-        config = TransformerConfig(7, 7, **(base | {"dropout": 0.3, "max_seq_len": 6} | changes))
-        return model(f"Transformer: {variant}", Transformer, config, *inputs, key=key)
-
-    for norm_order in ("post", "pre"):
-        for activation in ("relu", "gelu"):
-            for tied in (False, True):
-                variant = f"{norm_order}, {activation}, {'tied' if tied else 'untied'}"
-                options: Values = {"norm_order": norm_order, "activation": activation, "tie_embeddings": tied}
-                deep = variant in ("post, relu, untied", "pre, gelu, tied")
-                yield transformer(variant, **options, **(two if deep else {}))
+    for norm_order, activation, tied in product(ORDERS, ("relu", "gelu"), (False, True)):
+        variant = f"{norm_order}, {activation}, {'tied' if tied else 'untied'}"
+        options: Values = {"norm_order": norm_order, "activation": activation, "tie_embeddings": tied}
+        deep = variant in ("post, relu, untied", "pre, gelu, tied")
+        yield transformer(variant, **options, **(two if deep else {}))
     yield transformer("learned positions", positions="learned")
-    yield replace(transformer("no padding, no dropout", inputs=(SRC[:1], TGT[:1]), key=None), length_one=True)
+    alone = _transformer((SRC[:1], TGT[:1]), "no padding, no dropout", None, d_model=8, d_ff=12)
+    yield replace(alone, length_one=True)
     yield transformer("unscaled embedding, post-LN with a final norm", scale_embedding=False, final_norm=True)
-    yield replace(transformer("one layer, length 1", inputs=(SRC[:, :1], TGT[:, 1:2])), length_one=True)
+    short = _transformer((SRC[:, :1], TGT[:, 1:2]), "one layer, length 1", d_model=8, d_ff=12)
+    yield replace(short, length_one=True)
+
+
+def _transformer(inputs: tuple[Any, ...], variant: str, key: RandomKey | None = KEY, **changes: Any) -> Case:
+    """A small Transformer of one layer of each kind, unless changes say otherwise."""
+    depth = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    config = TransformerConfig(7, 7, **(SIZE | {"max_seq_len": 6} | depth | changes))
+    return model(f"Transformer: {variant}", Transformer, config, *inputs, key=key)
 
 
 def variant_layer_cases() -> Iterator[Case]:
@@ -217,7 +218,6 @@ def variant_model_cases() -> Iterator[Case]:
     """Encoders with each head, Decoders, and all three models with every valid pair of positions and attention."""
     src = np.array([[3, 5, 4, 6, 2], [6, 5, 2, 0, 0], [4, 2, 0, 0, 0]])
     size = SIZE | {"max_seq_len": 6}
-    depth = {"num_encoder_layers": 1, "num_decoder_layers": 1}
     one = {"num_layers": 1} | size
     heads: list[Values] = [
         {"head": "sequence", "num_classes": 3},
@@ -232,10 +232,7 @@ def variant_model_cases() -> Iterator[Case]:
     def decoder(variant: str, key: RandomKey | None = KEY, **changes: Any) -> Case:
         return model(f"Decoder: {variant}", Decoder, DecoderConfig(7, **(one | changes)), src, key=key)
 
-    def transformer(variant: str, key: RandomKey | None = KEY, **changes: Any) -> Case:
-        config = TransformerConfig(7, 7, **(depth | size | changes))
-        return model(f"Transformer: {variant}", Transformer, config, src, TGT, key=key)
-
+    transformer = partial(_transformer, (src, TGT))
     for i, (name, options) in enumerate(combinations()):
         variant, options = f"{name}, {ORDERS[i % 2]}", options | {"norm_order": ORDERS[i % 2]}
         yield encoder(variant, heads[i % 3], **options)

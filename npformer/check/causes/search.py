@@ -91,7 +91,12 @@ class SearchBudget:
     def __init__(self, kept: contextlib.ExitStack) -> None:
         self._began, self._kept, self.tried, self.seen = now(), kept, 0, 0
         self._bar: Bar | None = None
-        self.is_left, self.with_kernels, self.seconds = True, False, SECONDS
+        self.is_left, self.with_kernels = True, False
+
+    @property
+    def seconds(self) -> float:
+        """The most."""
+        return SECONDS_WITH_KERNELS if self.with_kernels else SECONDS
 
     def taken(self) -> float:
         return now() - self._began
@@ -115,6 +120,8 @@ class Repair(NamedTuple):
     cause: str
     place: str  # the line, what it says and what it should say
     fixes: frozenset[str]
+    edit: TreeEdit
+    search: _Search
 
 
 class SearchTarget(NamedTuple):
@@ -148,14 +155,12 @@ def repairs_of(
         while left and len(repairs) < MOST_CAUSES:
             searches = _searches(mains, point)
             budget.with_kernels = any(search.is_of_kernel for search in searches)
-            budget.seconds = SECONDS_WITH_KERNELS if budget.with_kernels else SECONDS
             best = _best(searches, left, budget, is_brief)
             if best is None:
                 break
-            repair, edit, search = best
-            kept.enter_context(search.keep(edit))
-            repairs.append(repair)
-            left -= repair.fixes
+            kept.enter_context(best.search.keep(best.edit))
+            repairs.append(best)
+            left -= best.fixes
     if not left:
         return repairs, []
     hints = [f"`{name}` is computed and never used in {s.name}" for _, s in mains for name in unused_in(s)]
@@ -175,11 +180,9 @@ def none_returned(trials: Sequence[Trial]) -> Iterator[str]:
                     yield f"it is None where it is returned: {source.place(node.lineno)}"
 
 
-def _best(
-    searches: Sequence[_Search], wrong: set[str], budget: SearchBudget, is_brief: bool
-) -> tuple[Repair, TreeEdit, _Search] | None:
+def _best(searches: Sequence[_Search], wrong: set[str], budget: SearchBudget, is_brief: bool) -> Repair | None:
     """The first change that makes all of these right; else the first that makes most of them so."""
-    best: tuple[Repair, TreeEdit, _Search] | None = None
+    best: Repair | None = None
     only = [(search.only, search) for search in searches if search.only is not None]
     searches = [search for search in searches if search.only is None]
     # Inventions begin in the functions that it calls: what these lack could be added to their results, too.
@@ -190,9 +193,9 @@ def _best(
     if budget.with_kernels:
         stages = [(kinds, search) for kinds in WITH_KERNELS for search in searches[::-1]]
     for kinds, search in only + stages:
-        for repair, edit in search.changes(kinds, wrong, budget, len(best[0].fixes) if best else 0):
-            best = repair, edit, search
-        if best is not None and best[0].fixes == wrong:
+        better = [*search.changes(kinds, wrong, budget, len(best.fixes) if best else 0)]
+        best = better[-1] if better else best
+        if best is not None and best.fixes == wrong:
             break
     return best
 
@@ -283,9 +286,7 @@ class _Search(OpenSource):
             return False
         return True
 
-    def changes(
-        self, kinds: Any, wrong: set[str], budget: SearchBudget, most: int
-    ) -> Iterator[tuple[Repair, TreeEdit]]:
+    def changes(self, kinds: Any, wrong: set[str], budget: SearchBudget, most: int) -> Iterator[Repair]:
         """The changes that make more of these right than most, and no other tensor wrong; up to one that makes all."""
         if self._known is None:  # the tensors that are wrong stay the same as long as this search is used
             self._known = self._looked(wrong, budget)
@@ -293,7 +294,7 @@ class _Search(OpenSource):
         spelled = (self._spelling.edits(change) if budget.is_left else [change] for change in changes)
         for edit in chain.from_iterable(spelled):
             if budget.allows_one() and (fixes := self._tried(edit, wrong, most)):
-                yield Repair(edit.cause, self.source.sentence(edit), frozenset(fixes)), edit
+                yield Repair(edit.cause, self.source.sentence(edit), frozenset(fixes), edit, self)
                 if fixes == wrong:
                     return
                 most = len(fixes)
