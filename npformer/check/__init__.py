@@ -12,7 +12,7 @@ The files in the order in which a user's pair goes through them:
     report                                               the table
 
 ``vacuity`` asks first whether the inputs are fit for a check, and last whether it could have failed. ``walk`` goes over
-regimes and sizes, if that is asked for: ``regimes`` and ``shapes`` change the inputs.
+regimes and sizes, if that is asked for: ``regimes`` changes the inputs.
 
 ``causes`` says why a gradient is wrong. ``rounding`` says what rounding explains, in float64 and in fewer digits.
 ``adapters`` takes users' classes, files and programs, ``invariants`` holds claims beyond gradients, ``kernels`` judges

@@ -23,19 +23,23 @@ from npformer.check.look import CheckOptions, upstreams_of
 from npformer.check.measures import direction_in
 from npformer.check.oracles import CENTRAL_H, SAME, Oracle
 from npformer.check.prepared import forward_of
-from npformer.check.regimes import REGIMES, Around, Regimes, chosen, variants
-from npformer.check.report import KINK, NOT_TRIED, NOTHING, PROBLEM, RIGHT, UNCLEAR, WRONG, Report, Row, Tried
-from npformer.check.shapes import (
+from npformer.check.regimes import (
     EDGES,
     MOST,
+    REGIMES,
     THE_REST,
+    Around,
+    Regimes,
     Size,
     axes_by_length,
+    chosen,
     elements,
     lengths_of,
     resized,
     sizes_of,
+    variants,
 )
+from npformer.check.report import KINK, NOT_TRIED, NOTHING, PROBLEM, RIGHT, UNCLEAR, WRONG, Report, Row, Tried
 from npformer.check.subject import Subject
 from npformer.io.progress_bar import watched
 from npformer.typing import HostArray, HostArrays, Named, Tensors, Values

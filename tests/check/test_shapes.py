@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from npformer.check.shapes import Size, elements, resized, sizes_of
+from npformer.check.regimes import Size, elements, resized, sizes_of
 
 Q, K = np.arange(10.0).reshape(5, 2), np.arange(10.0, 20.0).reshape(5, 2)
 MASK = np.eye(5, dtype=bool)
