@@ -201,15 +201,6 @@ def checks(document):
         yield [row["case"], row["target"], f"{row['middle_s']:.2f}", f"{row['fastest_s']:.2f}", f"{row['limit_s']:g}"]
 
 
-@part("causes", "planted | steps | named first | named", "causes")
-def causes(document):
-    """How often a planted cause of a step was named first, and how many sound steps were accused."""
-    summary = document["summary"]
-    for name, counts in summary["planted"].items():
-        yield [f"`{name}`", *(str(counts[key]) for key in ("steps", "first", "named"))]
-    yield ["nothing: sound steps", str(summary["sound"]), "–", f"{summary['accused']} accused"]
-
-
 def commands(documents):
     """A row for each command whose result is a line or two."""
     by_name, lacking = named(documents, in_a_table=True)

@@ -47,7 +47,6 @@ PARTS = {
     "causes_named": tables.causes_named,
     "people": tables.people,
     "checkers": checkers,
-    "causes": page_tables.causes,
     "scale": page_tables.scale,
     "depth": lambda documents: f"{fill(OF_DEPTH, 120)}\n",
     "derivations": tables.on_paper,

@@ -32,7 +32,6 @@ NO_MEASUREMENT = {
     "README.md": {"600 MB"},  # what .ci/run allows the tests on disk
     "CONTRIBUTING.md": {"600 s"},  # the timeout of a test
     "docs/gpu.md": {"48 KB"},  # shared memory of a block
-    "docs/gradient-sizes.md": {"2 %"},  # a threshold
     "docs/trace-page.md": {"8 MB"},  # a limit
     "docs/check_your_own_kernel.md": {"3, times"},  # "times 3, times 10"
 }

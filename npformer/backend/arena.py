@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -187,6 +187,18 @@ class Arena:
                 "(W_q, W_k and W_v share one segment, qkv.weight)"
             )
         self.segments = tuple(replace(s, **changes) if is_meant(s) else s for s in self.segments)
+
+    @property
+    def settings(self) -> list[tuple[float, float, bool]]:
+        """(lr_scale, weight_decay, trainable) of each segment; may be set."""
+        return [(s.lr_scale, s.weight_decay, s.trainable) for s in self.segments]
+
+    @settings.setter
+    def settings(self, settings: Iterable[Sequence[Any]]) -> None:
+        self.segments = tuple(
+            replace(segment, lr_scale=scale, weight_decay=decay, trainable=trainable)
+            for segment, (scale, decay, trainable) in zip(self.segments, settings, strict=True)
+        )
 
     def runs(self, *, decaying: bool = True) -> list[SegmentRun]:
         """The trainable segments, adjacent ones with equal settings joined; not decaying: weight_decay 0 for all."""

@@ -214,7 +214,7 @@ def explain_step_of_run(args: argparse.Namespace) -> int:
     if not args.target or not path.is_dir():
         raise ConfigError(f"--step: expected the folder of a run as TARGET, got {args.target or 'none'}")
     begun = prepare_step(path, args.step)
-    steps = counted(begun.number - begun.begins, "step")
+    steps = counted(begun.ends - begun.begins, "step")
     say_error(f"step {begun.number} is made again: {steps} from step {begun.begins}, then its change is split")
     return _explain(args, begun.replay(), str(path), begun.pieces)
 

@@ -142,6 +142,7 @@ class Trainer:
                 )
         copy_arrays(self._arrays(), checkpoint.arrays, self.step.model.backend, str(checkpoint.path))
         self.step.optimizer.t = self._saved_at = self._finite_at = checkpoint.step
+        self.step.model.arena.settings = state.get("settings", self.step.model.arena.settings)  # older runs have none
         self._journal.go_back(checkpoint.step)
         self._loss_count, self._lowest, self._waited = count, lowest, waited
         now = versions(self.step.model.backend)
@@ -289,6 +290,7 @@ class Trainer:
             "versions": versions(backend),
             "config": self._config,
             "patience": [self._lowest, self._waited],
+            "settings": self.step.model.arena.settings,
         }
         if self.writes:
             save_checkpoint(self.run.checkpoints, number, arrays, state, score)

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from npformer.functional import OPERATIONS
+from npformer.run import metrics
+from npformer.run.begin import new_run
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
 from npformer.see.explain.step import prepare_step
+from tests.run.runs import SMALL as LAYERS
 
 AT = "decoder.layers.0.self_attention.query.weight[3,5]"
 
@@ -141,9 +144,57 @@ def test_sizes(cli):
 def test_a_step_of_a_run_is_made_again(cli, trained, unchanged):
     with unchanged(trained):
         outcome = cli(f"explain {trained} --step 29 --at '{ENTRY}'").fine()
-    outcome.says(f"step 29 of {trained}", "weights", "past gradients")
-    outcome.warns("step 29 is made again: 9 steps from step 20, then its change is split")
+    outcome.says(
+        f"step 29 of {trained}",
+        "weights",
+        "past gradients",
+        "the mean of steps 29 to 30; made\n            again it is the same\n",
+    )
+    outcome.warns("step 29 is made again: 10 steps from step 20, then its change is split")
     assert cli(f"explain {trained} --step 13 --json").document["step"] == 13
+
+
+def spoil(run, kind, **fields):
+    """The last line of this kind in the run's log says something else."""
+    lines = metrics.read(run / "metrics.jsonl")
+    [line for line in lines if line["kind"] == kind][-1].update(fields)
+    (run / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("loss", "that the run logged, the mean of steps 29 to 30, got"),
+        ("learning_rate", "Options were changed"),
+        ("grad_norm", "froze parts"),
+    ],
+)
+def test_a_step_that_is_not_the_one_of_the_log_is_refused(cli, copied, name, message):
+    run = copied("other")
+    spoil(run, "train", **{name: 0.5})
+    cli(f"explain {run} --step 29").refused(f"step 30: expected the {name} 0.5 that the run logged", message)
+
+
+def test_other_versions_are_told(cli, copied):
+    run = copied("older")
+    spoil(run, "run", npformer="0.0")
+    cli(f"explain {run} --step 29").fine()
+    spoil(run, "train", loss=0.5)
+    cli(f"explain {run} --step 29").refused("The run was trained with npformer 0.0, now")
+
+
+def test_what_is_frozen_has_no_share(cli, tmp_path):
+    options = {"run": {"task": "reverse"}, "model": LAYERS, "training": {"steps": 6, "log_every": 2, "save_every": 3}}
+    with new_run(options, tmp_path / "frozen") as trainer:
+        trainer.step.model.arena.configure("encoder", trainable=False)
+        trainer.train()
+    for step in (1, 2, 5):
+        document = cli(f"explain frozen --step {step} --json").document
+        parts = document["parameters"]
+        assert {part for name, part in parts.items() if name.startswith("encoder.")} == {0.0}
+        assert parts["generator.weight"] != 0
+    cli("train --resume frozen --set steps=8").fine()
+    cli("explain frozen --step 7").fine().says("frozen: 14 parameters")
 
 
 def test_it_is_the_same_step_to_the_bit(trained):

@@ -19,19 +19,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.errors import ConfigError, DivergedError
+from npformer._version import __version__
+from npformer.errors import ConfigError, DataError, DivergedError
 from npformer.io.terminal import fill
 from npformer.layers import RandomKey
 from npformer.models import build_model
 from npformer.optim import Adam
 from npformer.run.assemble import Assembled, assemble
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint, step_in
+from npformer.run.conditions import versions
 from npformer.run.directory import RunDirectory
 from npformer.run.metrics import read
 from npformer.run.model_arrays import copy_arrays, saved_arrays
@@ -181,6 +182,8 @@ class ReplayedStep(NamedTuple):
     update: Update  # as it follows in float64
     before: HostArray  # (n,) of the twin's arena
     after: HostArray  # as the run's own step left them
+    loss: float  # as the run's own step returned it
+    logged: str = ""  # how the run's log compares
 
     def gradient(self, values: HostArray) -> tuple[float, HostArray]:
         """The batch's loss, and its gradient (n,), at these values (n,)."""
@@ -226,25 +229,22 @@ def replay_step(step: TrainStep, batch: Sequence[Any]) -> ReplayedStep:
     twin, number, learning_rate = twin_of(step), step.step_number, step.learning_rate
     shards = [shard for (shard,) in shards_of(twin._inputs_of(batch, number), twin.model.backend)]
     before = np.array(twin.model.arena.values)
-    one = ReplayedStep(number + 1, twin, shards, None, before, before)  # type: ignore[arg-type]
+    one = ReplayedStep(number + 1, twin, shards, None, before, before, 0.0)  # type: ignore[arg-type]
     one.gradient(before)
     update = update_of(twin.optimizer, learning_rate, step.clip_norm)
-    step(*batch)
+    loss = float(step(*batch))
     _copy(step, twin)
     after = np.array(twin.model.arena.values)
     if not np.isfinite(after).all():
         raise DivergedError(f"step {number + 1}: expected finite parameters after it, got others; try a step before it")
-    return one._replace(update=update, after=after)
+    return one._replace(update=update, after=after, loss=loss)
 
 
 def twin_of(step: TrainStep) -> TrainStep:
     """The same step in float64 with the plain kernels."""
     source, old = step.model, step.optimizer
     model = build_model(source.config, backend=plain_backend())
-    model.arena.segments = tuple(
-        replace(mine, lr_scale=same.lr_scale, weight_decay=same.weight_decay, trainable=same.trainable)
-        for mine, same in zip(model.arena.segments, source.arena.segments, strict=True)
-    )
+    model.arena.settings = source.arena.settings
     adam = type(old)(model.arena, old.lr, old.betas, old.eps)
     adam.weight_decay, adam.t = old.weight_decay, old.t
     twin = TrainStep(
@@ -268,34 +268,98 @@ class Prepared(NamedTuple):
     assembled: Assembled
     number: int  # of the step that is asked for
     begins: int  # the steps that are already made
+    logged: dict[int, dict[str, Any]]  # the lines of training by step
+    loss_sum: Any  # () since the last of these lines
+    loss_count: int
+    changed: str  # what is not as it was when the run was trained; "" if nothing is
 
     @property
     def pieces(self) -> tuple[str, ...]:
         """The names of targets, by id."""
         return tuple(self.assembled.task.classes) or tuple(self.assembled.task.vocabulary.pieces)
 
+    @property
+    def ends(self) -> int:
+        """The last step to make again: the first from the one asked for on that has a line in the log."""
+        return min((step for step in self.logged if step >= self.number), default=self.number)
+
     def replay(self) -> ReplayedStep:
-        """Make the steps up to the one that is asked for, and that one."""
+        """Make the steps up to the next line of the log. Raises DataError if a line says something else."""
+        made = [(one, told) for _, _, one, told in self.steps(self.ends)]
+        (one,) = (one for one, _ in made if one is not None)
+        return one._replace(logged=made[-1][1] or "the run's log has no line after this step")
+
+    def steps(self, last: int) -> Iterator[tuple[int, Any, ReplayedStep | None, str]]:
+        """Make the steps to the last: number, loss (), what is kept of the one asked for, and how the log compares."""
         step, size = self.assembled.step, self.assembled.options.training.batch_size
-        while step.step_number < self.number - 1:
-            step(*self.assembled.task.batch(step.step_number + 1, size))
-        return replay_step(step, self.assembled.task.batch(self.number, size))
+        total, count = self.loss_sum, self.loss_count
+        while (number := step.step_number + 1) <= last:
+            rate, batch = step.learning_rate, self.assembled.task.batch(number, size)
+            one = replay_step(step, batch) if number == self.number else None
+            loss, told = step(*batch) if one is None else one.loss, ""
+            total, count = total + loss, count + 1
+            if line := self.logged.get(number):
+                made = {"learning_rate": rate, "loss": float(total) / count}
+                norm = {} if step.grad_norm is None else {"grad_norm": float(step.grad_norm)}
+                told = self._compared(line, made | norm, count)
+                total, count = 0 * self.loss_sum, 0
+            yield number, loss, one, told
+
+    def _compared(self, line: dict[str, Any], made: dict[str, float], count: int) -> str:
+        """How a line of the log compares with the steps made again; count: those of which its loss is the mean."""
+        limit, number, farthest = CHANGED if self.changed else SAME, int(line["step"]), 0.0
+        of = f", the mean of steps {number - count + 1} to {number}" if count > 1 else ""
+        for name, value in made.items():
+            logged = float(line.get(name, value))
+            off = (
+                0.0 if repr(value) == repr(logged) else abs(value - logged) / max(abs(logged), 1e-300)
+            )  # NaN is NaN again
+            if not off <= limit:
+                raise DataError(
+                    f"step {number}: expected the {name} {logged:.6g} that the run logged{of * (name == 'loss')}, got "
+                    f"{value:.6g} when it was made again: the step that the run made cannot be explained. "
+                    f"{self.changed or REASONS[name]}"
+                )
+            farthest = max(farthest, off)
+        again = f"the same but for rounding, {farthest:.0e} of it" if farthest else "the same"
+        return f"the run logged {line['loss']:.6g} at step {number}{of}; made again it is {again}"
+
+
+#: Relative differences between a step and the same step made again: with the same versions on the same machine (sums of
+#: float32 in another order), and elsewhere (the same, grown over steps).
+SAME, CHANGED = 1e-6, 1e-3
+#: Why what a step made again may differ from the log, where versions and machine are the same.
+REASONS = {
+    "learning_rate": "Options were changed: learning_rate, schedule, warmup_steps or steps.",
+    "loss": "Likely reasons: the data or npformer's code changed, an option in config.toml was edited, or the program "
+    "that trained the run changed the model, the batches or the step from Python.",
+    "grad_norm": "The loss is the same, so weights and data are: the code of a backward changed, or the program that "
+    "trained the run froze parts or changed the step from Python.",
+}
 
 
 def prepare_step(path: Path, number: int) -> Prepared:
     """The run in a folder, before this step. Raises ConfigError, and what resuming a run raises."""
     run = RunDirectory.open(path)
-    kept = list_checkpoints(run.checkpoints)
-    made = [int(line["step"]) for line in read(run.metrics_path) if line.get("kind") == "train"]
-    last = max([*map(step_in, kept), *made], default=0)
+    kept, lines = list_checkpoints(run.checkpoints), read(run.metrics_path)
+    logged = {int(line["step"]): line for line in lines if line.get("kind") == "train"}
+    last = max([*map(step_in, kept), *logged], default=0)
     if not 1 <= number <= last:
         raise ConfigError(f"--step: expected a step that {path} has made, 1 to {last}, got {number}")
-    before = [checkpoint for checkpoint in kept if step_in(checkpoint) < number]
+    before, after = ([each for each in kept if (step_in(each) < number) == is_before] for is_before in (True, False))
     checkpoint = load_checkpoint(before[-1]) if before else None
-    assembled = assemble(saved_options(run, checkpoint), checkpoint)
-    step = assembled.step
+    later = load_checkpoint(after[0]) if after else None
+    assembled = assemble(saved_options(run, later), checkpoint)  # those with which the step was made
+    known, step = later or checkpoint, assembled.step
+    about = known.state if known else {}
+    total, count = step.model.backend.zeros(()), 0
     if checkpoint is not None:
-        arrays = saved_arrays(step.model, step.optimizer) | {"loss_sum": step.model.backend.zeros(())}
+        arrays = saved_arrays(step.model, step.optimizer) | {"loss_sum": total}
         copy_arrays(arrays, checkpoint.arrays, step.model.backend, str(checkpoint.path))
-        step.optimizer.t = checkpoint.step
-    return Prepared(assembled, number, step.step_number)
+        step.optimizer.t, count = checkpoint.step, checkpoint.state["loss_count"]
+    step.model.arena.settings = about.get("settings", step.model.arena.settings)
+    here = {"npformer": __version__} | versions(step.model.backend)
+    then = next(iter(lines), {}) | about.get("versions", here)
+    odd = [f"{name} {then[name]}, now {here[name]}" for name in here if then.get(name, here[name]) != here[name]]
+    changed = f"The run was trained with {'; '.join(odd)}." if odd else ""
+    return Prepared(assembled, number, step.step_number, logged, total, count, changed)
