@@ -121,6 +121,7 @@ class Trainer:
         self._lowest, self._waited = math.inf, 0  # held-out loss, and the evaluations since
         self._loss_sum = step.model.backend.zeros(())  # since the last log line, on the device
         self._loss_count = 0
+        self._watched: Any = None  # the parameters before a step after which the run evaluates, and its inputs
         self._tokens = 0
         self._clock = now()
         self._saved_at = self._finite_at = step.step_number  # last step with all, or the loss, finite
@@ -199,16 +200,18 @@ class Trainer:
         number, options, every = self.step.step_number + 1, self.options, self.options.every
         learning_rate = self.step.learning_rate
         batch = self.task.batch(number, options.batch_size)
+        last = number == options.steps
+        evaluates, saves = (last or number % often == 0 for often in (every.evaluate, every.save))
+        if evaluates and self.writes:
+            self._watched = np.array(self.step.model.backend.host(self.step.model.arena.values)), batch[:-1]
         loss = self.step(*batch)
         self._loss_sum += loss  # where it is: after a step nothing may fail for lack of memory
         self._loss_count += 1
         self._tokens += int(np.count_nonzero(batch[-1] != PAD_ID))
         self.progress.advance()
         self._journal.stepped(number, loss, learning_rate, self.step.grad_norm)
-        last = number == options.steps
         if number % every.log == 0 or number == 1 or last:  # the first: curves begin at step 1
             self._log(number, learning_rate)
-        evaluates, saves = (last or number % often == 0 for often in (every.evaluate, every.save))
         if evaluates or saves:
             self.step.model.backend.device.synchronize()
             self._look_and_save(number, evaluates, saves, last)
@@ -247,7 +250,7 @@ class Trainer:
     def _log_evaluation(self, number: int, count: int) -> float:
         """Evaluate. Returns the score that compares checkpoints."""
         if number:
-            self._journal.write({"step": number, "kind": "gradient"} | self._norms(), shown=False)
+            self._log_layers(number)
         evaluation = self.last_evaluation = self.evaluate(count)
         record = {
             "step": number,
@@ -262,14 +265,16 @@ class Trainer:
         self._lowest, self._waited = (evaluation.loss, 0) if fell else (self._lowest, self._waited + 1)
         return evaluation.score
 
-    def _norms(self) -> dict[str, float]:
-        """The fields with the norm of each part's gradient in the last step."""
-        from npformer.training.layer_norms import FIELD, layer_norms  # only when a run evaluates
+    def _log_layers(self, number: int) -> None:
+        """Write what each part of the model did in the last step."""
+        from npformer.training.layer_norms import layer_fields  # only when a run evaluates
 
         self.step.gather_gradient()
-        whole, arena = None if self.step.grad_norm is None else float(self.step.grad_norm), self.step.model.arena
-        norms = self.step.model.backend.with_room(layer_norms, arena, whole)
-        return {FIELD + part: norm for part, norm in norms.items()}
+        if self._watched is not None:
+            whole, model = None if self.step.grad_norm is None else float(self.step.grad_norm), self.step.model
+            fields = model.backend.with_room(layer_fields, model, whole, *self._watched)
+            self._journal.write({"step": number, "kind": "gradient"} | fields, shown=False)
+            self._watched = None
 
     def _arrays(self) -> dict[str, Any]:
         """Name -> device array, of everything saved and restored."""

@@ -1,4 +1,4 @@
-"""The gradient's norm of each part: the parts make up the whole, before clipping, and cost no backward."""
+"""What evaluations log by layer: norms of gradients and updates, saturated attention, dead units."""
 
 import math
 
@@ -8,7 +8,8 @@ import pytest
 from npformer.backend import Arena, get_backend
 from npformer.layers import Parameter
 from npformer.optim import clip_by_global_norm
-from npformer.training.layer_norms import layer_norms, part_of
+from npformer.see.record.models import showcase_model
+from npformer.training.layer_norms import layer_norms, look_inside, part_of, update_ratios
 
 
 @pytest.fixture
@@ -50,3 +51,32 @@ def test_gradients_that_are_zero_or_not_finite_have_norms(arena):
     assert set(layer_norms(arena, 0.0).values()) == {0.0}
     arena.grads[:4] = np.inf
     assert layer_norms(arena, math.inf)["encoder.layers.0.norm1"] == math.inf
+
+
+def test_a_part_moves_by_a_share_of_its_length(arena):
+    arena.values[...] = 2.0
+    before = arena.values.copy()
+    arena.view(arena.values, arena.segments[1])[...] += 0.6  # beta of norm1: length 4 before, of 8 numbers √32
+    assert update_ratios(arena, before) == pytest.approx(
+        {"encoder.layers.0.norm1": 1.2 / math.sqrt(32), "generator": 0.0, "a.b": 0.0}
+    )
+    assert update_ratios(arena, 0 * before) == {}, "what was 0 has no share"
+
+
+def test_saturated_rows_and_dead_units_are_shares():
+    """Scores of a query times 1e6 leave one key; a causal query that sees one key does not count, nor does padding."""
+    model, inputs, _, _ = showcase_model()
+    attention, layer = model.decoder.layers[0].self_attention, model.encoder.layers[0]
+    fresh = look_inside(model, inputs)
+    attention.weight.data[:, :2] *= 1e6  # queries of head 0
+    layer.feed_forward.up.weight.data[...] = 0
+    layer.feed_forward.up.bias.data[...] = (-1, -2, 0, -3, 1, 2)
+    found = look_inside(model, inputs)
+    name = "decoder.layers.0.self_attention"
+    expected = model.attention_weights(*inputs)[name].max(-1)[:, :, 1:]  # 4 tokens of the first row, 3 of the second
+    rows = [*expected[0].ravel(), *expected[1, :, :2].ravel()]
+    assert found["saturated." + name] == pytest.approx(np.mean(np.array(rows) > 0.99))
+    assert found["saturated." + name] >= 0.5 > fresh["saturated." + name]
+    assert found["dead.encoder.layers.0.feed_forward"] == pytest.approx(4 / 6)
+    assert {name.partition(".")[0] for name in found} == {"saturated", "dead"}
+    assert len(found) == 5

@@ -21,19 +21,31 @@ from npformer.run.summary import RunSummary, flat
 from npformer.see.explain.sizes import READING
 from npformer.see.page.document import html_page, web_file
 from npformer.see.plot.attention import AttentionMap, attention_key, attention_maps
-from npformer.see.plot.charts import Chart, Curve, RunCourse, chart_drawing, course_charts, short
+from npformer.see.plot.charts import Chart, Curve, RunCourse, chart_drawing, course_charts, in_percent
 from npformer.see.plot.svg import STYLE
-from npformer.training.layer_norms import norms_in
+from npformer.training.layer_norms import DEAD, NORM, SATURATED, UPDATE, fields_in
 
-#: The most classes of a matrix, wrong pieces of a list, and evaluations of a table.
-CLASSES, WRONG, COLUMNS = 16, 15, 8
+#: The most classes of a matrix, and wrong pieces of a list.
+CLASSES, WRONG = 16, 15
 #: The shades of a table's cells in the style sheet: s0 to s9.
 SHADES = 10
 #: Examples shown of a run: the first ones, and more that are wrong; texts of a language model; pieces of the longest.
 FIRST, MORE_WRONG, TEXTS, MOST_PIECES = 10, 10, 5, 400
-#: The most parts of a model in one chart of norms.
+#: The most layers of a model in one chart; of a deep one every second, or third.
 MOST_LINES = 14
+#: What evaluations log by part: the field, its chart, what parts make of their layer, and whether it is a share.
+BY_LAYER: tuple[tuple[str, str, Callable[[float, float], float], bool], ...] = (
+    (NORM, "Gradient norm of each layer, before clipping", math.hypot, False),
+    (UPDATE, "Update over weights, each layer's largest", max, False),
+    (SATURATED, "Saturated queries, each layer's largest", max, True),
+    (DEAD, "Dead hidden units of each layer", max, True),
+)
 _LAYER = re.compile(r".*?\blayers\.\d+")
+OF_SHARES = (
+    "What Adam makes of it is the update: by which share of its length a part moved in that step. Of a saturated query "
+    "one visible key of several has more than 99 % of the weight, so that its scores get hardly any gradient. A dead "
+    "unit is 0, or below, at every token of the step's batch: what leads to it gets none."
+)
 NO_NORMS = "The run's metrics lack these norms: it was trained before they were kept, or has not evaluated yet."
 
 
@@ -102,31 +114,6 @@ def options_table(runs: Sequence[RunSummary], differing: bool) -> str:
     caption = "Options that differ" if differing else "All options"
     columns = [{name: column[name] for name in column if name not in alike} for column in columns]
     return _by_run(caption, runs, columns, "option", "options")
-
-
-def norms_of(run: RunSummary) -> list[tuple[int, dict[str, float]]]:
-    """(step, the norm of each part's gradient) at each evaluation."""
-    return [(line["step"], norms_in(line)) for line in run.records if line.get("kind") == "gradient"]
-
-
-def norms_table(run: RunSummary) -> str:
-    """The norm of each part's gradient at some of the evaluations, dark where it is large."""
-    lines = norms_of(run)
-    if len(lines) > COLUMNS:
-        lines = [lines[round(i * (len(lines) - 1) / (COLUMNS - 1))] for i in range(COLUMNS)]
-    numbers = [value for _, norms in lines for value in norms.values() if math.isfinite(value) and value > 0]
-    low, high = (math.log(min(numbers)), math.log(max(numbers))) if numbers else (0.0, 0.0)
-
-    def cell(value: float | None) -> str:
-        if value is None:
-            return td("–")
-        known = math.isfinite(value) and value > 0 and high > low
-        shade = int((math.log(value) - low) / (high - low) * (SHADES - 1)) if known else 0
-        return td(short(value), f"number s{shade}")
-
-    parts, steps = dict.fromkeys(part for _, norms in lines for part in norms), [f"{step:,}" for step, _ in lines]
-    rows = [[th(part), *(cell(norms.get(part)) for _, norms in lines)] for part in parts]
-    return table("Gradient norm of each part, before clipping, by step", ["part", *steps], rows, "shaded")
 
 
 def confusion_table(run: RunSummary) -> str:
@@ -200,7 +187,7 @@ def report_page(runs: Sequence[RunSummary]) -> str:
         ("examples", "Held-out examples", _each(runs, _examples)),
         ("mistakes", "Mistakes", _each(runs, lambda run: confusion_table(run) if run.predictions else _missing(run))),
         ("attention", "Attention", _each(runs, _attention)),
-        ("gradients", "Gradients of every layer", _each(runs, _norms)),
+        ("gradients", "Every layer", _each(runs, _norms)),
         ("environment", "Environment", _by_run("What the last checkpoint was made with", runs, environments)),
         ("options", "Options", f"<details><summary>All options</summary>{options_table(runs, False)}</details>"),
     ]
@@ -360,20 +347,24 @@ def _heads(row: AttentionMap) -> str:
 
 
 def _norms(run: RunSummary) -> str:
-    """A chart over the layers, and a table over their parts."""
-    lines = norms_of(run)
+    """Charts over the layers."""
+    lines = [line for line in run.records if line.get("kind") == "gradient"]
     if not lines:
         return f'<p class="note">{NO_NORMS}</p>'
-    layers: dict[str, dict[float, float]] = {}
-    for step, norms in lines:
-        for part, norm in norms.items():
-            match = _LAYER.match(part)  # encoder.layers.0 of encoder.layers.0.norm1; any other part is its own
-            points = layers.setdefault(match.group() if match else part, {})
-            points[step] = math.hypot(points.get(step, 0.0), norm)
-    drawn = [
-        Curve(layer, list(points), list(points.values()), i >= len(layers) / 2, dots=True, logged=True)
-        for i, (layer, points) in enumerate(layers.items())
-    ]
-    chart = Chart("Gradient norm of each layer, before clipping", "", "", drawn, log_y=True)
-    reading = f'<p class="quiet">{escaped(READING)} <code>npformer explain sizes</code> shows each.</p>'
-    return (_figure(chart) if len(drawn) <= MOST_LINES else "") + reading + norms_table(run)
+    figures = []
+    for field, title, joined, is_share in BY_LAYER:
+        layers: dict[str, dict[float, float]] = {}
+        for line in lines:
+            for part, value in fields_in(line, field).items():
+                match = _LAYER.match(part)  # encoder.layers.0 of encoder.layers.0.norm1; any other part is its own
+                points = layers.setdefault(match.group() if match else part, {})
+                points[line["step"]] = joined(points.get(line["step"], 0.0), value)
+        drawn = [
+            Curve(layer, list(points), list(points.values()), i >= len(layers) / 2, dots=True, logged=True)
+            for i, (layer, points) in enumerate(layers.items())
+        ]
+        chart = Chart(title, "", "", drawn[:: -(-len(drawn) // MOST_LINES) or 1], log_y=not is_share)
+        if drawn:
+            figures.append(_figure(chart._replace(write=in_percent, top=1.0) if is_share else chart))
+    reading = f'<p class="quiet">{escaped(f"{READING} {OF_SHARES}")}</p>'
+    return f'<div class="charts">{"".join(figures)}</div>{reading}'

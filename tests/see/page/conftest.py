@@ -33,7 +33,9 @@ def summary(tmp_path):
         {"step": 10, "kind": "train", "loss": 3.0, "learning_rate": 1e-3, "grad_norm": 2.0, "tokens_per_second": 100.0},
         {
             "step": 10, "kind": "gradient", "norm.encoder.layers.0.norm1": 0.01,
-            "norm.encoder.layers.0.feed_forward": 1.0,
+            "norm.encoder.layers.0.feed_forward": 1.0, "update.encoder.layers.0.norm1": 2e-3,
+            "update.encoder.layers.0.feed_forward": 1e-3, "saturated.encoder.layers.0.self_attention": 0.25,
+            "dead.encoder.layers.0.feed_forward": 0.125,
         },
         {"step": 10, "kind": "eval", "loss": 3.5, "token_accuracy": 0.25, "exact_match": 0.0, "examples": 4},
         {"step": 20, "kind": "train", "loss": 2.0, "learning_rate": 2e-3, "grad_norm": 1.0, "tokens_per_second": 300.0},
