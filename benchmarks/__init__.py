@@ -8,6 +8,7 @@
     python -m benchmarks.checkers        gradient checks, beside those of others
     python -m benchmarks.operators       other people's operators, judged
     python -m benchmarks.museum          what finds each bug of the museum, and what training shows of it
+    python -m benchmarks.runs_gone_wrong training runs with a planted mistake, and sound ones
     python -m benchmarks.measured        run commands, and keep their output and duration in results/
     python -m benchmarks.pages           results/ into README and docs
 
