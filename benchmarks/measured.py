@@ -57,6 +57,7 @@ COMMANDS = {
     "tags": Command("the parts of a date", "npformer train tags", HELD_OUT),
     "lm": Command("Python's manual, the next character", "npformer train lm", HELD_OUT),
     "mlm": Command("Python's manual, hidden pieces", "npformer train mlm", HELD_OUT),
+    "site": Command("the site, in a new clone", "python -m docs.site", r"index\.html$"),
     "mutants": Command("Single mistakes in every backward", "npformer museum mutants"),
     "trace-page": Command("The page of a trace in Chromium", "python -m tests.see.page.trace_page"),
     "faults-files": Command("Damaged files", "python -m tests.faults files"),

@@ -17,6 +17,7 @@ from npformer.run.option_table import differences, option_rows
 
 SIZES = ("tiny", "small", "mid", "base")
 OF_BOUND = "of the bound by matrix products"
+EXPERIMENT = "experiment-"  # how names of such commands begin
 TOO_BUSY = 0.1  # share of the cores that others use
 KERNELS = {"npformer-numba": "compiled", "npformer-numpy": "NumPy alone", "npformer-plain": "plain"}
 
@@ -42,13 +43,13 @@ def not_measured(command):
     return f"No result is committed yet. This command makes one: `{command}`.\n"
 
 
-def origin(document):
+def origin(document, *, with_command=True):
     """Where, when and how a document was made, as a list item."""
     about = document["machine"]
     facts = [about["GPU"].split(",")[0]] if "GPU" in about else []
     facts += [about["processor"].removesuffix(" for this process"), about["date"]]
     facts += [f"commit {about['commit']}"] if "commit" in about else []
-    command = f"`{about['command']}`; " if "command" in about else ""
+    command = f"`{about['command']}`; " if with_command and "command" in about else ""
     return f"- [`{document['file']}`](../benchmarks/results/{document['file']}): {command}{'; '.join(facts)}\n"
 
 
@@ -210,7 +211,19 @@ def commands(documents):
         words = [COMMANDS[name].what, f"`{COMMANDS[name].words}`"]
         rows.append([*words, lines, took(one["seconds"]), busy(one["others_share"])])
     head = ("what", "command", "came out", "took", "others")
-    return (table(head, rows) + origins(by_name.values()) if rows else "") + lacking
+    made = "".join(origin(one, with_command=False) for one in by_name.values())
+    return (f"{table(head, rows)}\n{made}" if rows else "") + lacking
+
+
+def experiments(documents):
+    """A row for each experiment; its page on the site shows what it printed."""
+    by_name, lacking = named(documents, in_a_table=False)
+    rows = [
+        [COMMANDS[name].what, f"[`{one['file']}`](../benchmarks/results/{one['file']})", took(one["seconds"]),
+         busy(one["others_share"])]
+        for name, one in by_name.items() if name.startswith(EXPERIMENT)
+    ]  # fmt: skip
+    return (table(("experiment", "what it printed", "took", "others"), rows) if rows else "") + lacking
 
 
 def tables_of(document):
@@ -241,8 +254,9 @@ QUERIES = ("queries that learn nothing", "median dq", "mean dq")
 
 
 def outputs(documents):
-    """The output of commands that print a table."""
+    """The output of other commands that print a table."""
     by_name, lacking = named(documents, in_a_table=False)
+    by_name = {name: one for name, one in by_name.items() if not name.startswith(EXPERIMENT)}
     texts = [
         f"### {COMMANDS[name].what}\n\n```text\n" + "\n".join(one["output"]) + "\n```\n"
         f"Took {took(one['seconds'])}; others used {busy(one['others_share'])} of the cores.\n{origins([one])}"
@@ -296,35 +310,37 @@ def took(seconds):
 
 
 def gpu(documents):
-    """Targets of one card by what that card did; then all rows of all cards, and whether their kernels are there.
+    """Targets of one card that it has measured; then the newest row of each kind, and whether its kernels are there.
 
     A precision, or a way to launch, that npformer has no more has no row.
     """
-    runs, of_card = of(documents, "gpu"), {}
-    decoded, steps = [], []
+    runs, of_card, decoded, steps = of(documents, "gpu"), {}, {}, {}
     for document in runs:
         of_card |= document["results"] if CARD in document["machine"]["GPU"] else {}
         for part, result in document["results"].items():
             if part == "decode":
-                decoded += [
-                    [f"{each['size']}, {each['precision']}", str(each["batch"]), row["name"],
-                     f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"]),
-                     report.digits(row.get("launches")), *made_by(document, row)]
+                decoded |= {
+                    (f"{each['size']}, {each['precision']}", str(each["batch"]), row["name"]): [
+                        f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"]),
+                        report.digits(row.get("launches")), *made_by(document, row)]
                     for each in result for row in each["contenders"]
-                ]  # fmt: skip
+                }  # fmt: skip
             elif part.startswith(("train ", "against ")) and result["precision"] in PRECISIONS:
-                steps += [
-                    [f"{result['size']}, {result['precision']}", row["name"], report.milliseconds(row["median"]),
-                     report.ratio(row["times_as_fast"]), share_of_products(document, result, row),
-                     report.digits(row["kernels"]), *made_by(document, row)]
+                steps |= {
+                    (f"{result['size']}, {result['precision']}", row["name"]): [
+                        report.milliseconds(row["median"]), report.ratio(row["times_as_fast"]),
+                        share_of_products(document, result, row), report.digits(row["kernels"]),
+                        *made_by(document, row)]
                     for row in result["contenders"] if not row["name"].endswith("-many")
-                ]  # fmt: skip
-    aimed = [[each.what, each.wanted, each.found or "not measured", HOLDS[each.holds]] for each in targets(of_card)]
-    text = table((f"target on an {CARD}", "wanted", "found", "holds"), aimed) + "\n" if runs else ""
+                }  # fmt: skip
+    every = targets(of_card)
+    aimed = [[each.what, each.wanted, each.found, HOLDS[each.holds]] for each in every if each.found]
+    text = table((f"target on an {CARD}", "wanted", "found", "holds"), aimed) if runs else ""
+    text += f"\n{len(every) - len(aimed)} of {len(every)} targets are not measured.\n\n" * bool(runs)
     by = ("card, commit", "kernels")
     if decoded:
         head = ("size, precision", "sentences", "", "tokens a second", "times as fast as PyTorch", "launches a token")
-        text += table((*head, *by), decoded) + "\n"
+        text += table((*head, *by), [[*key, *row] for key, row in decoded.items()]) + "\n"
     head = (
         "size, precision",
         "",
@@ -333,7 +349,7 @@ def gpu(documents):
         "of the bound by matrix products",
         "launches",
     )
-    return text + measured(runs, (*head, *by), steps, "gpu")
+    return text + measured(runs, (*head, *by), [[*key, *row] for key, row in steps.items()], "gpu")
 
 
 def share_of_products(document, result, row):

@@ -57,6 +57,7 @@ PARTS = {
     "same_bits": page_tables.same_bits,
     "gpu": page_tables.gpu,
     "commands": page_tables.commands,
+    "experiments": page_tables.experiments,
     "outputs": page_tables.outputs,
     "explain_adam": lambda documents: block("explain adam"),
     "explain_number": lambda documents: block(
