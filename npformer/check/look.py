@@ -108,10 +108,7 @@ def look_at(checked: Subject, how: CheckOptions) -> Look:
     places = sum(len(directions[name]) if directions else checked.tensors[name].size for name in claims[0])
     with Bar("gradcheck", places, after=1) as bar:
         oracle.on_place = bar.move
-        evidence = {
-            name: oracle.along_directions(name, directions[name]) if directions else oracle.every_element(name)
-            for name in claims[0]
-        }
+        evidence = {name: oracle.evidence(name, directions.get(name)) for name in claims[0]}
     truths = {name: witnesses.truth[0] for name, witnesses in evidence.items()}
     rows = rows_of(oracle, evidence, claims, directions, how)
     if not problems and not how.in_regime:

@@ -102,24 +102,19 @@ class Oracle:
         self.on_place: Callable[[], object] = lambda: None  # called after each element or direction
         self._noise: dict[str, list[HostArray]] = {}
 
-    def evidence(self, tensor: str, directions: Iterator[tuple[Any, HostArray]], shape: Shape) -> Evidence:
-        """The slopes along each (index, direction), stored at index in arrays (K, *shape)."""
-        k = len(self.upstreams)
-        arrays: list[HostArray] = [np.zeros((k, *shape)) for _ in range(4)]
-        for index, direction in directions:
+    def evidence(self, tensor: str, along: Sequence[HostArray] | None = None) -> Evidence:
+        """The slopes along directions in a tensor, (K, directions); without any, of each element, (K, *shape)."""
+        x = self.subject.tensors[tensor]
+        shape = x.shape if along is None else (len(along),)
+        arrays: list[HostArray] = [np.zeros((len(self.upstreams), *shape)) for _ in range(4)]
+        places: Any = units(x.shape) if along is None else (((i,), d) for i, d in enumerate(along))
+        for index, direction in places:
+            if along is None and not np.isfinite(x[index]):
+                continue
             for array, value in zip(arrays, self.along(tensor, direction), strict=True):
                 array[(slice(None), *index)] = value
             self.on_place()
         return Evidence(arrays[0] if self.use_complex else None, *arrays[1:])
-
-    def every_element(self, tensor: str) -> Evidence:
-        """The derivative of L with respect to each element of a tensor."""
-        x = self.subject.tensors[tensor]
-        return self.evidence(tensor, (one for one in units(x.shape) if np.isfinite(x[one[0]])), x.shape)
-
-    def along_directions(self, tensor: str, directions: Sequence[HostArray]) -> Evidence:
-        """The derivative of L along each direction in a tensor, of its shape."""
-        return self.evidence(tensor, (((i,), d) for i, d in enumerate(directions)), (len(directions),))
 
     def along(self, tensor: str, direction: HostArray) -> tuple[HostArray, HostArray, HostArray, HostArray]:
         """(by complex, by central, its error, reach) along one direction, each (K,).

@@ -230,10 +230,7 @@ class Judge:
     def _without_complex(self, case: _Case) -> _Case:
         """The same tensor, judged again without the complex step."""
         oracle = Oracle(self._oracle.subject, self._oracle.upstreams, use_complex=False)
-        if case.directions is None:
-            evidence = oracle.every_element(case.tensor)
-        else:
-            evidence = oracle.along_directions(case.tensor, case.directions)
+        evidence = oracle.evidence(case.tensor, case.directions)
         return self._case(case.tensor, case.claimed, evidence, case.directions)
 
     def _by_differences(self, case: _Case) -> _Verdict:

@@ -25,7 +25,7 @@ def of(forward, x, upstreams=UPSTREAMS, use_complex=True):
 
 def by_differences(forward, x):
     """The slopes of Σ y, without the complex step."""
-    return of(forward, x, [(np.ones(x.shape),)], use_complex=False).every_element("x")
+    return of(forward, x, [(np.ones(x.shape),)], use_complex=False).evidence("x")
 
 
 def curve(x):
@@ -33,7 +33,7 @@ def curve(x):
 
 
 def test_the_complex_step_is_exact_and_central_differences_confirm_it():
-    numeric = of(curve, X).every_element("x")
+    numeric = of(curve, X).evidence("x")
     np.testing.assert_allclose(numeric.truth, SLOPES, rtol=1e-15)
     np.testing.assert_allclose(numeric.by_central, SLOPES, rtol=1e-8)
     np.testing.assert_allclose(numeric.reach, np.abs(SLOPES), rtol=1e-12)  # one output each: nothing cancels
@@ -41,7 +41,7 @@ def test_the_complex_step_is_exact_and_central_differences_confirm_it():
 
 
 def test_extrapolated_differences_are_better_than_1e_11_and_know_it():
-    numeric = of(curve, X, use_complex=False).every_element("x")
+    numeric = of(curve, X, use_complex=False).evidence("x")
     assert numeric.by_complex is None
     assert numeric.truth is numeric.by_central
     np.testing.assert_allclose(numeric.truth, SLOPES, rtol=1e-11)
@@ -59,7 +59,7 @@ def test_steps_are_of_the_size_of_x(size):
 
 def test_reach_is_what_would_be_there_if_nothing_cancelled():
     oracle = of(lambda x: np.stack([3 * x[0], -3 * x[0] + x[1]]), np.array([0.3, 0.7]), [(np.ones(2),)])
-    numeric = oracle.every_element("x")
+    numeric = oracle.evidence("x")
     np.testing.assert_allclose(numeric.truth[0], [0, 1], atol=1e-15)
     np.testing.assert_allclose(numeric.reach[0], [6, 1])
 
@@ -82,7 +82,7 @@ def test_noise_is_told(rounding):
         x = normal(4, seed=seed)
         oracle = of(forward, x, [(np.ones(4),)], use_complex=False)
         oracle.rounding = rounding
-        numeric = oracle.every_element("x")
+        numeric = oracle.evidence("x")
         assert np.all(np.abs(numeric.truth[0] - (1 - np.tanh(x) ** 2)) <= 8 * numeric.central_error[0])
 
 
@@ -90,7 +90,7 @@ def test_beside_a_kink_a_smaller_step_is_found_and_at_a_kink_none():
     def bent(x):
         return np.where(x.real > 0, x, 0)
 
-    numeric = of(bent, np.array([2e-6, 1.0, 1e-12]), [(np.ones(3),)]).every_element("x")
+    numeric = of(bent, np.array([2e-6, 1.0, 1e-12]), [(np.ones(3),)]).evidence("x")
     np.testing.assert_allclose(numeric.truth[0], 1)
     np.testing.assert_allclose(numeric.by_central[0, :2], 1, rtol=1e-9)
     assert numeric.by_central[0, 2] == pytest.approx(0.5)  # what every step size says at a kink

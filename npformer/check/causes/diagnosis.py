@@ -59,7 +59,7 @@ def _diagnosed(checked: Subject, look: Look, how: CheckOptions, beyond: Sequence
     wrong = [row.tensor for row in report.wrong]
     small = [row for row in report.rows if row.elements <= MANY_ELEMENTS]
     known = [row.tensor for row in small if not row.by_direction or not row.ok]
-    truth = {t: (oracle.every_element(t) if look.directions else look.evidence[t]).truth[0] for t in known}
+    truth = {t: (oracle.evidence(t) if look.directions else look.evidence[t]).truth[0] for t in known}
     if other := other_form(checked, look.upstreams[0], is_failing=False):
         return report.explained(dict.fromkeys(wrong, ("other arguments", other)))
     claimed = {tensor: look.claims[0][tensor] for tensor in known}

@@ -232,4 +232,4 @@ def measured(f: Callable[[Any], Any], x: HostArray, shape: Shape) -> HostArray:
             steps = [np.imag(f(x + 1j * COMPLEX_H * direction)) / COMPLEX_H for _, direction in units(x.shape)]
             return np.stack(steps, axis=-1).reshape((*shape, *x.shape))
         oracle = Oracle(node, [(unit(shape, index),) for index in np.ndindex(shape)], use_complex=False)
-        return oracle.every_element("x").truth.reshape((*shape, *x.shape))
+        return oracle.evidence("x").truth.reshape((*shape, *x.shape))

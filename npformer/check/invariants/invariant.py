@@ -163,11 +163,6 @@ def _tells_masks_apart(probe: Probe) -> bool:
     return "memory_mask" in parameters or any(p.kind == inspect.Parameter.VAR_KEYWORD for p in parameters.values())
 
 
-def poisoned(x: HostArray, hidden: HostArray, rng: np.random.Generator) -> HostArray:
-    """x (B, ..., S, C) with random numbers of size 1e3 wherever hidden (B, S)."""
-    return with_steps(x, hidden, POISON * rng.normal(size=x.shape))
-
-
 def with_steps(x: HostArray, hidden: HostArray, others: Any = 0.0) -> HostArray:
     """x (B, ..., T, C) with other numbers, or zeros, wherever hidden (B, T)."""
     return np.where(hidden.reshape((x.shape[0], *(1,) * (x.ndim - 3), x.shape[-2], 1)), others, x)

@@ -21,7 +21,6 @@ from npformer.check.invariants.invariant import (
     invariant,
     other_tokens,
     pad_id_of,
-    poisoned,
     token_inputs,
     with_steps,
 )
@@ -46,7 +45,9 @@ def _padding_of_layer(probe: Probe) -> Equations:
             continue
         hidden = np.logical_not(one.mask.key_visible)
         if hidden.any():
-            changed |= {name: poisoned(probe.values[name], hidden, probe.rng(4)) for name in one.inputs}
+            for name in one.inputs:
+                x = probe.values[name]
+                changed[name] = with_steps(x, hidden, POISON * probe.rng(4).normal(size=x.shape))
             queries_hidden = hidden if one.is_self else queries_hidden
     if not changed:
         raise DoesNotApply("it is given no mask that hides a key of one of its inputs")

@@ -558,7 +558,7 @@ def by_own_forward(checked: Subject, upstream: Upstream, claimed: HostArrays, pr
     outputs = checked.outputs({})
     oracle = Oracle(checked, [upstream], use_complex=False)
     oracle.rounding = max(oracle.rounding, precision.u)  # bfloat16 numbers come as float32: steps would be too small
-    evidence = {tensor: oracle.every_element(tensor) for tensor in claimed}
+    evidence = {tensor: oracle.evidence(tensor) for tensor in claimed}
     most, count = largest(slopes.truth for slopes in evidence.values()), sum(y.size for y in outputs)
     rows = []
     for tensor, slopes in evidence.items():

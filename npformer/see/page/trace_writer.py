@@ -488,7 +488,7 @@ def witnessed(
                 along = oracle.along(names[name], unit(shape, np.unravel_index(flat, shape)))
                 yield name, *along[:2], flat
             else:
-                both = oracle.every_element(names[name])
+                both = oracle.evidence(names[name])
                 yield name, None if both.by_complex is None else both.by_complex[0], both.by_central[0], None
         except (NpformerError, ArithmeticError, ValueError, TypeError):  # the forward fails where they ask
             yield name, None, None, None
