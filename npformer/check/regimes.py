@@ -20,7 +20,7 @@ import numpy as np
 
 from npformer.check.measures import rms
 from npformer.errors import ConfigError
-from npformer.typing import HostArray, HostArrays, Tensors
+from npformer.typing import HostArray, HostArrays, Shape, Tensors
 
 ABOVE = (12.0, 30.0)  # a softmax is then certain up to 6e-6, which float32 still tells from 1, and up to 1e-13
 SATURATED = (100.0, 750.0)  # exp overflows in float32, and a sigmoid is 0 or 1 in float64; it overflows there, too
@@ -306,7 +306,7 @@ def elements(arrays: Tensors, size: Size) -> int:
     )
 
 
-def _drawn(x: HostArray, shape: tuple[int, ...], rng: np.random.Generator, permuted: int | None) -> HostArray:
+def _drawn(x: HostArray, shape: Shape, rng: np.random.Generator, permuted: int | None) -> HostArray:
     """An array like x in another shape: what is there is kept, the rest is drawn from it; ids and masks go on.
 
     A permutation, along that axis, becomes another one: its users rely on it.

@@ -29,6 +29,7 @@ import numpy as np
 
 from npformer.check.checkable import Checkable, Value, is_inexact
 from npformer.errors import ConfigError
+from npformer.typing import HostArray
 
 Path = tuple[Any, ...]
 
@@ -170,8 +171,7 @@ def find(target: Any, named: Mapping[Path, Path | None]) -> list[tuple[Path, Pat
                 arrays.add(number)
                 places.append((path + array, path + gradient))
     gradients = {id(found_at(target, gradient)) for _, gradient in places}
-    for path, owner in owners_in(target):
-        _expect_none_left(owner, path, arrays | gradients)
+    _expect_none_left(target, arrays | gradients)
     return places
 
 
@@ -231,21 +231,23 @@ def _gradient_names(name: str) -> list[str]:
 
 def others_read(target: Any, known: Collection[Path]) -> list[str]:
     """The places of float arrays that some forward reads, and that are not among the known ones."""
-    arrays = {id(found_at(target, path)) for path in known}
-    return [
-        dotted((*path, name))
-        for path, owner in owners_in(target)
-        for name, x in vars(owner).items()
-        if is_array(x) and id(x) not in arrays and name in _uses(type(owner)).read
-    ]
+    return [dotted(path) for path, *_ in _read(target, {id(found_at(target, path)) for path in known})]
 
 
-def _expect_none_left(owner: Any, path: Path, known: set[int]) -> None:
+def _read(target: Any, known: Collection[int]) -> Iterator[tuple[Path, HostArray, bool]]:
+    """The float arrays beside the known ones that some forward reads, and whether others than __init__ write them."""
+    for path, owner in owners_in(target):
+        uses = _uses(type(owner))
+        for name, x in vars(owner).items():
+            if is_array(x) and id(x) not in known and name in uses.read:
+                yield (*path, name), x, name in uses.state
+
+
+def _expect_none_left(target: Any, known: set[int]) -> None:
     """Raise ConfigError for an unknown array that forward reads and that only __init__ writes."""
-    uses = _uses(type(owner))
-    for name, x in vars(owner).items():
-        if is_array(x) and x.ndim > 0 and id(x) not in known and name in uses.read and name not in uses.state:
-            place = dotted((*path, name))
+    for path, x, is_state in _read(target, known):
+        if x.ndim > 0 and not is_state:
+            place, name = dotted(path), path[-1]
             names = ", ".join(form.format(name) for form in GRADIENTS)
             raise ConfigError(
                 f"{place}: expected a place of its gradient, one of {names}, found none; "

@@ -15,7 +15,7 @@ from npformer.check.check import gradcheck
 from npformer.check.inputs import as_tuple, is_float, like, parameter_names
 from npformer.check.rounding.formats import FORMATS
 from npformer.errors import ConfigError, DataError, NpformerError
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Shape
 
 
 class KernelError(NpformerError):
@@ -34,7 +34,7 @@ class KernelReference(NamedTuple):
     regimes: Any
     sizes: Sequence[int] | None
 
-    def shapes(self, inputs: Sequence[HostArray]) -> list[tuple[int, ...]]:
+    def shapes(self, inputs: Sequence[HostArray]) -> list[Shape]:
         """Those of the outputs. Raises KernelError where forward and backward do not fit together: at such a size."""
         exact = [x.astype(np.float64) if is_float(x) else x for x in inputs]
         if not isinstance(self.target, tuple):

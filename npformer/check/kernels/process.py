@@ -11,7 +11,7 @@ from npformer.check.kernels.files import KernelError, KernelTask
 from npformer.io.child.values import kind
 from npformer.io.child_process import GRACE, ChildEnded, Limits, python_child
 from npformer.io.seconds import now
-from npformer.typing import HostArray, Values
+from npformer.typing import HostArray, Shape, Values
 
 #: What is said of a measured gradient, by its sign.
 SIGNS = {
@@ -51,7 +51,7 @@ class KernelProcess:
         self._reference, self._began, self._deadline = task.reference, now(), deadline
         self.faults: dict[str, None] = {}
         self.fill, self.watch, self._dropped, self._count = 0, False, list[int](), 0
-        self._shapes: dict[Any, list[tuple[int, ...]]] = {}  # of inputs, and of outputs
+        self._shapes: dict[Any, list[Shape]] = {}  # of inputs, and of outputs
         path, left = task.path.resolve(), max(deadline - now(), 0.0)
         self._process = python_child(path.parent)
         self._bounds = {"path": str(path), "seconds": max(left - GRACE, left / 2), "memory": limits.memory}

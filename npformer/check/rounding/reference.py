@@ -17,7 +17,7 @@ from npformer.check.oracles import Oracle, slope_of, unit
 from npformer.check.rounding.stochastic import Phased, Rounding
 from npformer.check.subject import NO_OPTIONS, Subject, Upstream
 from npformer.io.progress_bar import Bar
-from npformer.typing import Function, HostArray, HostArrays, Named, Tensors
+from npformer.typing import Function, HostArray, HostArrays, Named, Shape, Tensors
 
 #: A forward alone is differentiated at so many entries of a check; of more, so many are sampled, and directions.
 MANY_ENTRIES, SAMPLED, DIRECTIONS = 1000, 100, 4
@@ -29,7 +29,7 @@ class Places(NamedTuple):
     """The places of one tensor at which errors are looked at, as a linear map of its gradient."""
 
     entries: HostArray  # flat indices of the entries among them
-    shape: tuple[int, ...]
+    shape: Shape
     axes: tuple[tuple[int, ...], ...]  # sums over these axes, of a tensor whose entries are all among them
     directions: HostArray  # (directions, size), of a tensor whose entries are sampled
 
@@ -230,7 +230,7 @@ def _dropped(before: str, after: str) -> str:
     return before.removesuffix(after.removeprefix("-")).strip().removesuffix("-").strip() or before
 
 
-def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def _axes(shape: Shape) -> tuple[tuple[int, ...], ...]:
     """Each axis of more than one entry, and all of them."""
     long = [i for i, n in enumerate(shape) if n > 1]
     single = [(i,) for i in long] if len(long) > 1 else []

@@ -22,7 +22,7 @@ import numpy as np
 
 from npformer.check.oracles import COMPLEX_H
 from npformer.check.rounding.formats import Format
-from npformer.typing import Function, HostArray, HostArrays, Named
+from npformer.typing import Function, HostArray, HostArrays, Named, Shape
 
 #: Roundings of a function that is approximated; of any other operation 1.
 APPROXIMATED = 4.0
@@ -81,7 +81,7 @@ class Rounding:
         finally:
             self.level = before
 
-    def draw(self, shape: tuple[int, ...]) -> HostArray:
+    def draw(self, shape: Shape) -> HostArray:
         """ξ, uniform in [−1, 1]."""
         return np.asarray(2 * self._rng.random(shape, dtype=np.float32) - 1, dtype=np.float64)
 
