@@ -20,7 +20,7 @@ import os
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from operator import itemgetter
@@ -141,18 +141,12 @@ def _not_entered(checked: Subject) -> list[str]:
     ]
     if not blocks:
         return []
-    ran = _lines_run(function.__code__, lambda: checked.outputs({}))
-    file = Path(function.__code__.co_filename).name
-    missed = sorted({lines.start for lines in blocks if ran.isdisjoint(lines)})
-    return [f"{function.__name__} ({file}, line {line})" for line in missed]
-
-
-def _lines_run(code: CodeType, call: Callable[[], Any]) -> set[int]:
-    """The lines of the code's file that run during call, in inner functions too."""
-    runs = Counter[tuple[CodeType, int]]()
+    runs, file = Counter[tuple[CodeType, int]](), function.__code__.co_filename
     with counted_lines(runs):
-        call()
-    return {line for one, line in runs if one.co_filename == code.co_filename}
+        checked.outputs({})
+    ran = {line for one, line in runs if one.co_filename == file}  # in inner functions too
+    missed = sorted({lines.start for lines in blocks if ran.isdisjoint(lines)})
+    return [f"{function.__name__} ({Path(file).name}, line {line})" for line in missed]
 
 
 @contextmanager

@@ -153,7 +153,11 @@ def _checked(
         except OtherPrecision as other:
             if how.is_low or not other.is_everywhere:
                 raise
-            return _noted(check(point, replace(how, precision=other.dtype)), other.dtype)
+            found, low = check(point, replace(how, precision=other.dtype)), other.dtype
+            note = (
+                f'backward computes in {low}, so it is judged in {low}, as by precision="{low}"; reference= knows more'
+            )
+            return replace(found, notes=(note, *found.notes))
 
     report, later = check(inputs, how), replace(how, why=False)  # causes are reported once
     drawn = sizes if callable(sizes) else None
@@ -176,11 +180,6 @@ def _without_backward(failed: BackwardFailed, how: CheckOptions) -> Report:
     raised = f"backward raises {type(error).__name__}{place}, where forward answers: {error}"
     problem = other or (str(error) if isinstance(error, ShapeError) else raised)
     return without_gradients(failed.checked, problem, "backward gives no gradient here")
-
-
-def _noted(report: Report, dtype: str) -> Report:
-    note = f'backward computes in {dtype}, so it is judged in {dtype}, as by precision="{dtype}"; reference= knows more'
-    return replace(report, notes=(note, *report.notes))
 
 
 def _points(sample: Sample | None, sizes: Sized | None, seed: int) -> Iterator[tuple[str, Sequence[Any]]]:

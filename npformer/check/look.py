@@ -113,7 +113,10 @@ def look_at(checked: Subject, how: CheckOptions) -> Look:
     rows = rows_of(oracle, evidence, claims, directions, how)
     if not problems and not how.in_regime:
         repeats[0].run(how.repeat or min(MOST_RUNS, 2 + places // PLACES_FOR_A_RUN))
-    report = _confirmed(Report("", tuple(rows), tuple(problems)), repeats)
+    report = Report("", tuple(rows), tuple(problems))
+    for k in sorted({row.upstream for row in report.wrong}):  # more runs for what is WRONG
+        repeats[k].run(repeats[k].runs + CONFIRMING)
+    report = without_verdict(report, *repeats)
     report = replace(report, problems=report.problems or tuple(not_numbers(claims[0])))
     notes = [*behaviour.notes(checked), *repeats[0].notes(how.repeat is not None), *filter(None, [fit.why])]
     report = replace(report, notes=tuple(notes))
@@ -140,13 +143,6 @@ def rows_of(
             row = region_of(row, oracle, tensor, full[0], how.tolerance)
         rows.append(row)
     return rows
-
-
-def _confirmed(report: Report, repeats: list[Repeats]) -> Report:
-    """The report after more runs for what is WRONG."""
-    for k in sorted({row.upstream for row in report.wrong}):
-        repeats[k].run(repeats[k].runs + CONFIRMING)
-    return without_verdict(report, *repeats)
 
 
 def without_verdict(report: Report, *repeats: Repeats) -> Report:

@@ -266,7 +266,10 @@ class Subject:
     def upstream(self, y: Any, upstream: Upstream) -> Any:
         """dy, in the form of y; zeros for an output that has no gradient."""
         rest = iter(upstream)
-        whole = [next(rest) if _is_kept(part) else np.zeros(np.shape(part)) for part in as_tuple(y)]
+        whole = [
+            next(rest) if isinstance(part, float | complex) or is_inexact(part) else np.zeros(np.shape(part))
+            for part in as_tuple(y)
+        ]
         return like(y, [_on(self.device, u, self.dtype) for u in whole])
 
     @contextmanager
@@ -327,11 +330,6 @@ def make_read_only(arrays: Iterable[Any]) -> None:
     for x in within(*arrays):
         if isinstance(x, np.ndarray):
             x.flags.writeable = False
-
-
-def _is_kept(y: Any) -> bool:
-    """Whether an output may have a gradient."""
-    return isinstance(y, float | complex) or is_inexact(y)
 
 
 def _expect_arrays(y: Any) -> None:
