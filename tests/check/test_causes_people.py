@@ -11,7 +11,7 @@ from npformer.check.adapters.stateful import from_object
 from npformer.check.causes.paths import Slopes
 from npformer.check.subject import Subject
 from npformer.errors import ConfigError
-from tests.check.functions import diagnoses, normals, told
+from tests.check.functions import SOFTMAX, diagnoses, normals, told
 
 normal = normals(5)
 X, W = normal(6, 5), normal(5, 4)
@@ -222,13 +222,8 @@ def _truth(forward, x, dy):
     return np.reshape([np.sum(dy * (forward(x + h)[0] - forward(x - h)[0])) for h in steps], x.shape) / 2e-6
 
 
-def soft(x):
-    e = np.exp(x - x.max(**LAST))
-    return e / e.sum(**LAST), e / e.sum(**LAST)
-
-
 def test_the_diagonal_of_a_jacobian_is_told():
-    said = told((soft, lambda dy, y: np.einsum("ij,ij,ij->ij", dy, y, 1 - y)), X)
+    said = told((SOFTMAX[0], lambda dy, y: np.einsum("ij,ij,ij->ij", dy, y, 1 - y)), X)
     assert said.startswith("it takes only each entry's own share")
 
 
@@ -336,9 +331,10 @@ def test_a_change_that_leaves_another_gradient_wrong_is_told_with_a_doubt():
         _, w = cache
         return dy * np.cos(w), np.einsum("ij,ij->ij", dy, noise)
 
-    said = diagnoses((product, backward), X, normal(6, 5))
-    assert said["x"].endswith("`np.cos(w)` could be `np.sin(w)`, for this gradient alone")
-    assert said["w"].startswith("no known pattern fits")
+    x, w = gradcheck((product, backward), X, normal(6, 5)).rows
+    assert x.diagnosis.endswith("`np.cos(w)` could be `np.sin(w)`, for this gradient alone")
+    assert w.diagnosis.startswith("no known pattern fits")
+    assert x.cause == w.cause == "unknown"
 
 
 def test_a_number_that_a_partial_gives_is_a_constant_of_the_forward():

@@ -77,6 +77,26 @@ def gate_backward(dy, cache):
     return dy * z * (1 - np.tanh(x) ** 2) + da @ w.T, dy * z, x.T @ da
 
 
+def added(x):
+    return np.vstack([x[:1], x[1:] + x[:-1]]), x
+
+
+def added_backward(dy, x):
+    dx = dy.copy()
+    dx[1:] += dy[:-1]
+    return dx
+
+
+def centred(x):
+    return x - x.mean(**LAST), x
+
+
+def centred_backward(dy, x):
+    n = x.shape[1]  # noqa: F841
+    return dy - dy.sum(**LAST)
+
+
+LAST = {"axis": -1, "keepdims": True}
 Z_LOSS = (normal(5, 4), np.array([0, 3, 1, 1, 2]), 0.5)
 SQUARE = normal(4, 4), normal(4, 4), 0.1
 
@@ -93,8 +113,15 @@ SQUARE = normal(4, 4), normal(4, 4), 0.1
         (runge_kutta, changed(runge_kutta_backward, "dy + dv", "dv"), SQUARE,
          "`dv + du + g1 @ a.T` should be `dv + du + g1 @ a.T + dy`"),
         (gate, gate_backward, (normal(4, 3), normal(4, 3), normal(3, 3)), "`dy * z` should be `dy * (1 - z)`"),
+        (added, added_backward, (X34,), "wrong place: … `dx[1:] += dy[:-1]` should be `dx[:-1] += dy[1:]`"),
+        (centred, centred_backward, (X34,), "factor: … `dy.sum(**LAST)` should be `dy.sum(**LAST) / n`"),
+        (centred, lambda dy, x: dy - dy.sum(**LAST) / (x.shape[1] - 1), (X34,),
+         "wrong constant: … `x.shape[1] - 1` should be `x.shape[1]`"),
+        (centred, lambda dy, x: (dy - dy.mean(**LAST)) * (np.arange(4) > 0), (X34,),
+         "wrong place: … should be `dy - dy.mean(**LAST)`"),
     ],
-    ids=["rows for columns", "a factor of a z loss", "a whole z loss", "k1 for k2", "+ dy", "1 - z"],
+    ids=["rows for columns", "a factor of a z loss", "a whole z loss", "k1 for k2", "+ dy", "1 - z", "the other side",
+         "a size that nobody reads", "a number", "a mask too many"],
 )  # fmt: skip
 def test_mistakes_in_pairs_of_many_lines(forward, backward, inputs, expected):
     text = told((forward, backward), *inputs)
