@@ -65,8 +65,16 @@ def scaled(name, *factors):
     return lambda dy, cache: tuple(f * gradient for f, gradient in zip(factors, backward(dy, cache), strict=True))
 
 
+def inverse(a):
+    return np.linalg.inv(a), np.linalg.inv(a)
+
+
 def row_mean(x):
     return x.mean(axis=-1, keepdims=True)
+
+
+LOG = (lambda x: (np.log(x), x), lambda dy, x: dy / x)
+SINE = (lambda x: (np.sin(x), x), lambda dy, x: dy * np.cos(x))
 
 
 def tanh(factor=1.0):

@@ -8,7 +8,7 @@ from npformer.check import gradcheck
 from npformer.check.oracles import Oracle, unit
 from npformer.check.rounding.float64 import DRAWS, MOVE, Jitter
 from npformer.check.subject import Subject
-from tests.check.functions import GELU, forward_alone, normal
+from tests.check.functions import GELU, SINE, forward_alone, normal
 
 X = np.array([[0.3, -1.2], [2.0, 0.7]])
 UPSTREAMS = [(np.array([[2.0, -1.0], [0.5, 3.0]]),), (np.array([[-0.4, 1.0], [2.5, 0.1]]),)]
@@ -106,9 +106,6 @@ def test_the_slope_at_another_point_is_that_of_all_tensors_there():
 
 POINT = np.array([0.3, -1.2, 2.0])
 OF_POINT = [(np.array([2.0, -1.0, 0.5]),), (np.array([-0.4, 1.0, 2.5]),)]
-
-
-SINE = (lambda x: (np.sin(x), x), lambda dy, x: dy * np.cos(x))
 
 
 def jitter_of(pair, x=POINT, **options):

@@ -9,7 +9,7 @@ from npformer.check.report import NOTHING, RIGHT, UNCLEAR, WRONG
 from npformer.check.subject import Subject
 from npformer.check.vacuity import WIDEST_TOLERANCE, refuse_length_one, refuse_wide, why_blind
 from npformer.errors import ConfigError, ShapeError
-from tests.check.functions import normal, tanh, verdict, verdicts
+from tests.check.functions import LOG, normal, tanh, verdict, verdicts
 
 
 def test_tolerances(product, a, b):
@@ -73,7 +73,6 @@ def rows_of_nothing(x):
     return (x.sum(), y), y
 
 
-LOG = (lambda x: (np.log(x), x), lambda dy, x: dy / x)
 NOT_FINITE = {
     "log of a negative number": (
         LOG,
