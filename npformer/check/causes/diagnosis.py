@@ -176,8 +176,8 @@ def _with_lines(
             known[tensor] = known[tensor]._replace(text="; ".join([UNKNOWN.text, *remarks]))
         elif repair is not None and not (" = " in known[tensor].cause and LITERAL.search(repair.place)):
             cause, text = known[tensor]
-            if is_whole and (tensor in vague or cause == repair.cause):
-                cause = text = repair.cause
+            if tensor in vague or cause == repair.cause:
+                cause, text = repair.cause if is_whole else cause, repair.cause
             known[tensor] = Diagnosis(cause, f"{text}: {repair.place if is_whole else _perhaps(repair.place)}")
     return known
 
