@@ -25,7 +25,7 @@ from pathlib import Path
 try:
     from babel.dates import format_date, format_skeleton
 except ImportError:
-    sys.exit("make_dates: expected Babel to be installed; try: pip install 'npformer[data]'")
+    sys.exit("make_dates: expected Babel to be installed; try: pip install -e '.[data]'")
 
 CLDR_VERSION = "47"
 LANGUAGES = ("de", "en", "es", "fr", "it", "nl", "pt", "sv")

@@ -1,6 +1,6 @@
 """LayerNorm in Triton, checked without a GPU. Delete `- x_hat * along_x_hat`, and the check names the line.
 
-    pip install 'npformer[triton]'
+    pip install -e '.[triton]'
     python examples/triton_layer_norm.py
 
 The kernels compute in float32, whatever their inputs, and keep the mean and 1/σ in float32. In a check all of this is

@@ -1,6 +1,6 @@
 """A softmax in Triton whose backward is checked without a GPU, in Triton's interpreter.
 
-    pip install 'npformer[triton]'
+    pip install -e '.[triton]'
     python examples/triton_softmax.py
 
 The check launches the kernels as training would. On a machine with a GPU, leave out the first statement to run the

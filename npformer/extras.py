@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from pathlib import Path
 
 
 def install(extra: str) -> str:
-    """The command that brings an extra: in the source tree, or for the package by pip, by uv or by uvx."""
+    """The command that brings an extra, by pip or by uv into this environment: no index needs to have npformer.
+
+    Of npformer's folder the extra itself; of an installed package, what its metadata requires for it.
+    """
     from importlib.metadata import PackageNotFoundError, distribution  # here: it takes as long to load as a check
 
+    by = [sys.executable, "-m", "pip", "install"]
     try:
         here = distribution("npformer")
-        source = json.loads(here.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable", False)
+        if (here.read_text("INSTALLER") or "").strip() == "uv":
+            by = ["uv", "pip", "install", "--python", sys.executable]
+        if not json.loads(here.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"):
+            wanted = [each for each in here.requires or () if re.search(rf"extra == .{extra}\b", each)]
+            return shlex.join([*by, *dict.fromkeys(each.partition(";")[0] for each in wanted)])
     except PackageNotFoundError:  # Python imports it from its folder
-        source = True
-    if source:
-        return f"in npformer's folder: pip install -e '.[{extra}]'"
-    package = f"'npformer[{extra}]'"
-    if (here.read_text("INSTALLER") or "").strip() != "uv":
-        return f"pip install {package}"
-    if "archive-v" in sys.prefix:  # uv's cache, in which uvx makes environments
-        return f"uvx --from {package} npformer …"
-    return f"uv tool install {package}" if "tools" in Path(sys.prefix).parts else f"uv pip install {package}"
+        pass
+    return shlex.join([*by, "-e", f"{Path(__file__).parents[1]}[{extra}]"])

@@ -89,7 +89,8 @@ def _entry(name: str, value: str, width: int) -> str:
     """A finding, its value in lines beside the name, and in colour if it is good or bad."""
     bad = value == "missing" or (is_tried(name) and value != "ok")
     colour = RED if bad else YELLOW if value.startswith("not installed") else GREEN if value == "ok" else ""
-    lines = textwrap.wrap(value, columns() - width, break_long_words=False, break_on_hyphens=False)
+    wrapped = textwrap.wrap(value, columns() - width, break_long_words=False, break_on_hyphens=False)
+    lines = [value] if " install " in value else wrapped  # a command can be pasted
     shown = f"\n{' ' * width}".join(paint(line, colour) if colour else line for line in lines)
     return f"{name.ljust(width)}{shown}"
 
