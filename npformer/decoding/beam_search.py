@@ -68,7 +68,7 @@ def beam_search(
     engine = model.backend.engine
 
     def searched(opening: Opening) -> Iterator[None]:
-        state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.pad_id)
+        state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.filler)
         while beams.rows.size:
             yield
             if beams.rows.size > state.batch:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
-from npformer.errors import ConfigError, ShapeError
+from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.layers import DecodeState
 from npformer.models import Decoder, Model, Transformer
 from npformer.models.inputs import checked_ids
@@ -83,7 +83,7 @@ def open_texts(
         yield
 
     in_threads(model, len(inputs), [begin(i) for i in range(len(groups))])
-    texts = np.full((len(inputs), max_len), model.config.pad_id, dtype=np.int64)
+    texts = np.full((len(inputs), max_len), model.config.filler, dtype=np.int64)
     return [
         Opening(
             states[i], np.full(rows.size, bos_id), texts[rows], np.zeros_like(rows), [inputs[r] for r in rows], rows
@@ -109,7 +109,7 @@ def in_threads(model: Writer, texts: int, loops: Sequence[Iterator[None]]) -> No
 
 def _open_prompts(model: Decoder, prompts: list[HostArray], rows: HostArray, max_len: int) -> Opening:
     lengths = np.array([prompts[row].size for row in rows])
-    longest, pad_id = int(lengths.max()), model.config.pad_id
+    longest, pad_id = int(lengths.max()), model.config.filler
     if longest > max_len:
         raise ConfigError(
             f"max_len: expected at least {longest}, the length of prompt {rows[lengths.argmax()]}, got {max_len}; "
@@ -134,6 +134,8 @@ def _together(model: Decoder, prompts: list[HostArray]) -> list[HostArray]:
 
 def _rows(name: str, ids: Array, vocab_size: int, model: Writer) -> tuple[HostArray, list[HostArray]]:
     """ids (B, T), checked, on the host, and their rows without trailing padding."""
+    if isinstance(ids, str) or (isinstance(ids, Sequence) and any(isinstance(row, str) for row in ids)):
+        raise DTypeError(f"{name}: expected token ids (B, T), got a text; npf.decode(model, texts) takes texts")
     host = checked_ids(name, ids, vocab_size, model.backend)
     used = host != model.config.pad_id
     empty = np.flatnonzero(~used.any(axis=1))

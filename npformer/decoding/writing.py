@@ -47,7 +47,7 @@ def _continued(
 ) -> Iterator[None]:
     """Generate the texts of opening, and set their lengths."""
     engine, (state, tokens, texts, lengths) = model.backend.engine, opening[:4]
-    pad_id, max_len = model.config.pad_id, texts.shape[1]
+    pad_id, max_len = model.config.filler, texts.shape[1]
     rows = np.arange(state.batch)  # the text of each row of the state
     ended = lengths >= max_len
     t = 0

@@ -112,7 +112,7 @@ def newest_numbers(
     """``now`` (4, rows) for tokens (B,), which are checked as model.step does; the rows left over are fed pads."""
     vocab_size = model.config.tgt_vocab_size if isinstance(model, Transformer) else model.config.vocab_size
     now: HostArray = np.zeros((4, rows), np.int64)
-    now[0], now[2] = model.config.pad_id, state.length
+    now[0], now[2] = model.config.filler, state.length
     now[0, : state.batch] = checked_ids("tokens", np.asarray(tokens)[:, None], vocab_size, model.backend)[:, 0]
     now[1, : state.batch] = going
     now[3, : state.batch] = state.length - (0 if state.begins is None else state.begins)
@@ -243,7 +243,7 @@ class Room:
         logits = logits_of(model, now, lambda _: encodings, tuple(layers), *visible)
         if rows:
             return (logits,)
-        choose(self.gpu, logits, now, self.chosen, eos_id, pad_id)
+        choose(self.gpu, logits, now, self.chosen, eos_id, max(pad_id, 0))
         return ()
 
 

@@ -41,6 +41,10 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
+#: The pad_id of a model in whose vocabulary no id is padding.
+NO_PAD = -1
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """The options of every model. Raises ConfigError for values or combinations that make no sense.
@@ -78,11 +82,13 @@ class ModelConfig:
     tie_embeddings: Annotated[bool, "one table for all embeddings and the output map"] = False
     init: Annotated[Literal["small", "xavier"], "how parameters start; small: the first loss is ln V"] = "small"
     recompute: Annotated[bool, "gradient checkpointing: layers run forward again in backward, to save memory"] = False
-    pad_id: Annotated[int, "id of [PAD]; 0 in every run"] = 0
+    pad_id: Annotated[int, "id of [PAD]; None, kept as -1: no id is padding"] = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):  # a NumPy number would work in computations, but could not be saved
             value = getattr(self, field.name)
+            if value is None and field.name == "pad_id":
+                object.__setattr__(self, "pad_id", NO_PAD)
             for theirs, ours in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
                 if isinstance(value, theirs):
                     object.__setattr__(self, field.name, ours(value))
@@ -148,8 +154,13 @@ class ModelConfig:
                 raise ConfigError(f"{name}: expected at most {most:,}, got {number}")
 
     def _expect_pad_in(self, *vocab_sizes: int) -> None:
-        if not _is_whole(self.pad_id) or not 0 <= self.pad_id < min(vocab_sizes):
-            raise ConfigError(f"pad_id: expected an id in every vocabulary, got {self.pad_id}")
+        if not _is_whole(self.pad_id) or not NO_PAD <= self.pad_id < min(vocab_sizes):
+            raise ConfigError(f"pad_id: expected an id in every vocabulary, or None, got {self.pad_id}")
+
+    @property
+    def filler(self) -> int:
+        """What stands behind a text that has ended: the pad, 0 where no id is one."""
+        return max(self.pad_id, 0)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+import npformer as npf
 from npformer.backend import get_backend
 from npformer.decoding import beam_search, greedy, sample
 from npformer.errors import ConfigError, ShapeError, TokenError
@@ -129,3 +130,19 @@ def test_prompts_that_cannot_be_continued(prompts, max_len, kind, error, text, d
 def test_impossible_begins(begins, kind, error, text, decoder, numpy64):
     with pytest.raises(error, match=f"^{re.escape(text)}"):
         decoder(numpy64, **kind).start(2, 8, np.array(begins))
+
+
+@pytest.mark.parametrize("kernels", ["plain", "numpy"])
+def test_a_vocabulary_without_padding_has_all_its_tokens(kernels):
+    """As a model whose pad is an id that no text has; token 0 is one as any other."""
+    backend = npf.get_backend("numpy", dtype="float64", kernels=kernels)
+    size, ids = {"d_model": 8, "num_heads": 2, "num_layers": 1, "d_ff": 8}, np.array([[0, 3, 0], [5, 0, 4]])
+    without, other, hiding = (
+        npf.Decoder(npf.DecoderConfig(9, pad_id=pad, **size), backend=backend, seed=1) for pad in (None, 8, 0)
+    )
+    assert np.array_equal(without(ids), other(ids))
+    assert not np.allclose(without(ids), hiding(ids))
+    found = [npf.greedy(model, ids, max_len=9, eos_id=None) for model in (without, other)]
+    assert np.array_equal(*found)
+    losses = [npf.TrainStep(model, npf.Adam(model.arena))(ids[:, :-1], ids[:, 1:]) for model in (without, other)]
+    assert float(losses[0]) == float(losses[1])

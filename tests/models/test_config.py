@@ -69,9 +69,9 @@ def test_a_count_must_be_a_positive_integer(name, value):
         ),
         ({"init": "kaiming"}, "init: expected one of small, xavier, got 'kaiming'"),
         ({"num_heads": 2.0}, "num_heads: expected an integer >= 1, got 2.0"),
-        ({"pad_id": 0.5}, "pad_id: expected an id in every vocabulary, got 0.5"),
-        ({"pad_id": -1}, "pad_id: expected an id in every vocabulary, got -1"),
-        ({"pad_id": 7}, "pad_id: expected an id in every vocabulary, got 7"),
+        ({"pad_id": 0.5}, "pad_id: expected an id in every vocabulary, or None, got 0.5"),
+        ({"pad_id": -2}, "pad_id: expected an id in every vocabulary, or None, got -2"),
+        ({"pad_id": 7}, "pad_id: expected an id in every vocabulary, or None, got 7"),
         ({"d_model": 2**20 + 2}, "d_model: expected at most 1,048,576, got 1,048,578"),
         ({"d_ff": 10**9}, "d_ff: expected at most 1,048,576, got 1,000,000,000"),
         ({"num_decoder_layers": 10_001}, "num_decoder_layers: expected at most 10,000, got 10,001"),
@@ -97,7 +97,7 @@ def test_a_value_that_makes_no_sense_is_refused(changes, text):
             "tie_embeddings: expected False, since classes are no tokens; it is for head='masked'",
         ),
         ({"num_layers": 0}, "num_layers: expected an integer >= 1, got 0"),
-        ({"pad_id": 7}, "pad_id: expected an id in every vocabulary, got 7"),
+        ({"pad_id": 7}, "pad_id: expected an id in every vocabulary, or None, got 7"),
     ],
 )
 def test_an_encoder_that_makes_no_sense_is_refused(changes, text):

@@ -192,7 +192,7 @@ def other_tokens(tokens: HostArray) -> HostArray:
 def pad_id_of(target: Any) -> int | None:
     """config.pad_id or pad_id of a model, if it has one."""
     pad_id = getattr(getattr(target, "config", target), "pad_id", None)
-    return None if pad_id is None else int(pad_id)
+    return None if pad_id is None or pad_id < 0 else int(pad_id)
 
 
 Judge = Callable[[Probe], Equations]
