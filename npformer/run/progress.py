@@ -48,7 +48,8 @@ class RunProgress:
         self.say(f"step {record['step']:>{len(str(self._total))}}/{self._total}  {describe(record)}")
         if self._bar is not None and record["kind"] == "train":
             with self._noting():
-                self._bar.note(f"loss {record['loss']:.4f}", f"{record['tokens_per_second']:,.0f} tokens/s")
+                loss = f"loss {record['loss']:.4f} at {record['step']}"  # the newest that was read from the device
+                self._bar.note(loss)
 
     def say(self, line: str) -> None:
         """Print a permanent line; on a terminal it is folded as prose is."""

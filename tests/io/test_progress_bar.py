@@ -7,10 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from npformer.io import progress_bar
-from npformer.io.progress_bar import Bar, cells, line, say, show_bars, watched
+from npformer.io.progress_bar import Bar, say, show_bars, watched
 from tests.io.test_terminal import Terminal
-
-BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
 @pytest.fixture
@@ -22,38 +20,14 @@ def screen(monkeypatch):
     return shown
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80, 120])
-@pytest.mark.parametrize("notes", [[], ["loss 0.1234", "12,346 tokens/s"], ["a very long name of a check " * 9]])
-@pytest.mark.parametrize("what", ["training", "checks without a bug"])
-def test_a_line_fits_and_its_bar_is_worth_the_name(what, columns, notes):
-    shown = line(what, 430, 1000, 12, 16, columns, notes, BLOCKS)
-    assert len(shown) <= columns
-    assert "| 430/1000 0:12<0:16" in shown
-    assert shown.split("|")[1].count("█") >= 0.43 * (progress_bar.LEAST if columns > 40 else 15) - 1
-    assert len(shown.split("|")[1]) >= (progress_bar.LEAST if columns > 40 else 15)
-
-
-def test_the_first_note_is_shortened_and_no_other():
-    assert line("x", 1, 2, 0, 0, 60, ["abcdefghij" * 9, "second"], BLOCKS).endswith("…")
-    assert "second" not in line("x", 1, 2, 0, 0, 60, ["a" * 21, "second"], BLOCKS)
-
-
-@pytest.mark.parametrize(
-    ("share", "text"), [(0, "    "), (0.5, "██  "), (0.54, "██▏ "), (1, "████"), (7, "████"), (-1, "    ")]
-)
-def test_cells(share, text):
-    assert cells(share, 4, BLOCKS) == text
-    assert cells(0.54, 4, " 123456789#") == "##1 "
-
-
 def test_items_are_counted_and_named_and_the_bar_is_removed(screen):
     with show_bars():
         for letter in watched("abc", "letters", name=lambda letter: f"the letter {letter}"):
             say(f"here is {letter}")
     shown = screen.getvalue()
     assert [line for line in shown.split("\n") if "here is" in line][-1].endswith("here is c")
-    assert [shown.count(f"| {count}/3 0:00") > 0 for count in range(3)] == [True] * 3
-    assert all(f"  the letter {letter}" in shown for letter in "abc")
+    assert [shown.count(f"| {count}/3 00:00") > 0 for count in range(3)] == [True] * 3
+    assert all(f", the letter {letter}" in shown for letter in "abc")
     first, *_, cleared, last = shown.split("\r")[1:]
     assert first.startswith("letters |")
     assert cleared.strip() == last == "", "nothing is left of it"

@@ -45,7 +45,7 @@ def test_a_bar_on_a_terminal():
     shown = tell(Terminal(), done=500)
     assert shown.startswith("before\n"), "nothing of the bar before the first step"
     assert re.search(r"\rtraining \|.*\| 500/1000 ", shown)
-    assert re.search(r"\| 503/1000 \d:\d\d.*  loss 1.2346", shown)
+    assert re.search(r"\| 503/1000 \d\d:\d\d.*, loss 1.2346 at 7", shown)
     assert re.search(r"\| 503/1000 [^\r]*\n$", shown), "the bar's last state stays"
 
 
