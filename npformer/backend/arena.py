@@ -89,6 +89,9 @@ class Arena:
             view[...] = parameter.data
             parameter.data, parameter.grad = view, grad
 
+    def __repr__(self) -> str:
+        return f"<Arena: {len(self.segments)} parameters, {self.size:,} numbers of {self.backend.dtype}>"
+
     def _new_arrays(self, size: int) -> None:
         """Allocate zeros, and give each segment its elements."""
         self.values: Array = self.backend.zeros((size,))

@@ -46,6 +46,9 @@ class ExampleTask:
         self._examples, self._held_out = train, held_out
         self.retokenize(tokenizer, ("[PAD]", *classes) if classes else ())
 
+    def __repr__(self) -> str:
+        return f"<task {self.name}, {self.tokenizer!r}>"
+
     def retokenize(self, tokenizer: Tokenizer, classes: tuple[str, ...]) -> None:
         """Read the texts by another tokenizer, and give classes other ids; classes: all of them, [PAD] first."""
         self.tokenizer, self.classes = tokenizer, classes

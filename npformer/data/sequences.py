@@ -65,6 +65,9 @@ class SequenceTask:
         self.retokenize(Characters.learn(map(chr, self._letters), special=SEQUENCE), ())
         self._check_both_sides()
 
+    def __repr__(self) -> str:
+        return f"<task {self.name}, {self.tokenizer!r}>"
+
     def batch(self, step: int, batch_size: int) -> Batch:
         """The training batch of `step` (from 1): src, tgt_in and tgt_out, each (B, longest in it + 1)."""
         step, batch_size = batch_arguments(step, batch_size)

@@ -53,6 +53,9 @@ class TextTask:
         self.max_length = whole_number("max_length", max_length, at_least=2)
         self.retokenize(tokenizer, ())
 
+    def __repr__(self) -> str:
+        return f"<task {self.name}, {self.tokenizer!r}>"
+
     def retokenize(self, tokenizer: Tokenizer, classes: tuple[str, ...]) -> None:
         """Read the text by another tokenizer; there are no classes. Raises ConfigError if its tokens are too few."""
         train, held_out = self._sides

@@ -33,6 +33,9 @@ class Tokenizer:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self.vocabulary):,} pieces>"
+
     def units(self, text: str) -> Sequence[str]:
         """The units that a window of a text may not split; joined by ``glue``, they are the text."""
         return text.split()

@@ -25,6 +25,9 @@ class Parameter(Owner):
         self._grad: Array | None = None
         self.columns = dict(columns or {})
 
+    def __repr__(self) -> str:
+        return _told(self)
+
     @property
     def grad(self) -> Array:
         """Zeros, until backward adds to them. They are made at the first access, since an arena replaces them."""
@@ -48,6 +51,10 @@ class Parameter(Owner):
         return ParameterView(name, self, lambda x: namespace(x).matrix_transpose(x))
 
 
+def _told(self: Parameter | ParameterView) -> str:
+    return f"<{type(self).__name__} {self.name} {tuple(self.data.shape)}>"
+
+
 class Buffer(Owner):
     """Values that a layer keeps but that are not trained: saved with the parameters, without a gradient."""
 
@@ -67,6 +74,9 @@ class ParameterView(Owner):
         self.name = name
         self.owner = owner
         self._view = view
+
+    def __repr__(self) -> str:
+        return _told(self)
 
     @property
     def data(self) -> Array:

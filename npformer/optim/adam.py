@@ -69,6 +69,9 @@ class Adam:
         self._held = slice(0, arena.size)  # the part of the arena whose moments are here
         self._whole: Callable[[Array], Array] = _unchanged  # from these to all
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: lr {self.lr:g}, betas {self.betas}, {self.t} updates made>"
+
     @property
     def is_whole(self) -> bool:
         """Whether it keeps the moments of the whole arena: nothing told it to hold a part."""

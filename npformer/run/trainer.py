@@ -126,6 +126,9 @@ class Trainer:
         self._clock = now()
         self._saved_at = self._finite_at = step.step_number  # last step with all, or the loss, finite
 
+    def __repr__(self) -> str:
+        return f"<Trainer of {self.run.path}: {self.task!r}, step {self.step.step_number} of {self.options.steps}>"
+
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint; metrics after it are dropped. Raises CheckpointError if it does not fit."""
         state = checkpoint.state

@@ -98,6 +98,9 @@ class TrainStep:
         self._expect_trainable()
         self.runner: Any = self._runner()  # None: steps are made as they are written here
 
+    def __repr__(self) -> str:
+        return f"<TrainStep: {type(self.model).__name__}, {self.optimizer!r}>"
+
     @property
     def step_number(self) -> int:
         """How many steps have been made."""
