@@ -29,10 +29,13 @@ from typing import Any
 
 from npformer.errors import ConfigError
 from npformer.extras import install
+from npformer.io.printable import shell_words
 from npformer.io.seconds import now, since
 from npformer.io.terminal import say_error
 from npformer.run.signals import STOPPING
 
+#: The file beside it that names the run's folder.
+RUN = "run"
 #: The environment variable with the socket's path, and the form of the first word about a process.
 CHANNEL, HELLO = "NPFORMER_LAUNCHER", struct.Struct("=ii")
 KINDS = (socket.AF_UNIX, socket.SOCK_SEQPACKET)  # a message arrives whole
@@ -73,7 +76,9 @@ def launch(count: int, words: Sequence[str]) -> int:
         finally:
             ranks.end()
         said.seek(0)
-        return ranks.outcome(said.read().decode(errors="replace"))
+        place = Path(folder, RUN)
+        run = place.read_text(encoding="utf-8") if place.exists() else ""
+        return ranks.outcome(said.read().decode(errors="replace"), run)
 
 
 def starting(count: int) -> list[str]:
@@ -104,6 +109,7 @@ class _Ranks:
         self._channels: dict[int, socket.socket] = {}  # by rank
         self._pids: dict[int, int] = {}
         self._joined = 0
+        self._ended_with: int | None = None  # by the launcher, before anything ended it
         self._codes: dict[int, int] = {}  # of those that said how they ended
         self._gone: list[int] = []  # ranks, in the order in which they have ended
         self._signals: list[int] = []
@@ -188,6 +194,7 @@ class _Ranks:
 
     def end(self) -> None:
         """End the launcher, and by closing their sockets the processes, if any is left."""
+        self._ended_with = self._process.poll()
         for channel in self._channels.values():
             with suppress(OSError):
                 channel.shutdown(socket.SHUT_RDWR)
@@ -197,18 +204,24 @@ class _Ranks:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def outcome(self, said: str) -> int:
-        """The exit code of all; says what a process could not, or the launcher's words if no process began."""
+    def outcome(self, said: str, run: str) -> int:
+        """The exit code of all; says what a process could not, or the launcher's words if no process began.
+
+        run: the folder of the run that the first process has begun, or "".
+        """
         if failed := next(filter(None, self._codes.values()), 0):  # the first one
             return failed
         if self._signals:
             return self._codes.get(0, 128 + self._signals[0])
         lost = next((rank for rank in self._gone if rank not in self._codes), None)
         if lost is not None:
+            who = f"rank {lost} of {self._count}: expected to train on, but process {self._pids[lost]}"
+            if (self._ended_with or 0) < 0:  # by a signal, and then its processes had to
+                who = f"mpiexec: expected to run on, but process {self._process.pid}"
+            again = f"; if a checkpoint was saved, go on from it: {shell_words('npformer', 'train', '--resume', run)}"
             say_error(
-                f"rank {lost} of {self._count}: expected to train on, but process {self._pids[lost]} has ended without "
-                "a word, as when it is killed or memory runs out; all have ended; if a checkpoint was saved, go on "
-                "from it with: npformer train --resume RUN"
+                f"{who} has ended without a word, as when it is killed or memory runs out; all have ended"
+                + again * bool(run)
             )
             return 1
         if len(self._codes) < self._count:

@@ -15,12 +15,13 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from npformer.engine.mpi import MpiRank, RankInfo, connect, launched
 from npformer.errors import ConfigError, NpformerError, RankLostError
 from npformer.io.terminal import say_error
-from npformer.run.processes import CHANNEL, HELLO, JOINED, KINDS, launch
+from npformer.run.processes import CHANNEL, HELLO, JOINED, KINDS, RUN, launch
 
 #: What trains: from a communicator, None for one process, to the exit code.
 Train = Callable[[Any], int]
@@ -48,6 +49,12 @@ def in_processes(count: int | None, words: Sequence[str], train: Train) -> int:
             "none; start with another launcher, without --processes, or unset " + CHANNEL
         )
     return train(None) if count in (None, 1) else launch(count, words)
+
+
+def tell_folder(run: Path) -> None:
+    """Tell the process that started this one, if one did, where the run is."""
+    if CHANNEL in os.environ:
+        Path(os.environ[CHANNEL]).with_name(RUN).write_text(str(run), encoding="utf-8")
 
 
 def _as_rank(info: RankInfo, train: Train) -> int:

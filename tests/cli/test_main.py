@@ -3,10 +3,12 @@
 import re
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
 from npformer import __version__
+from npformer.__main__ import main as begin
 from npformer.cli import doctor
 from npformer.cli.decode import BATCH_SIZE
 from npformer.cli.main import COMMANDS, FIRST, MORE, MORE_TITLE, name_of
@@ -53,7 +55,7 @@ def test_an_unknown_command_names_the_nearest(cli):
     cli("museum shw").refused("expected one of list, show, mutants, got 'shw'; did you mean show?")
     cli("train copy --device numpi").refused("--device: expected one of auto, numpy, cupy, got 'numpi'; did you")
     cli("--zzzzz").refused("unknown argument '--zzzzz'; the options are --help, --version, --color")
-    cli("train reverse --set steps 10").refused("'10': a word too many; --set takes KEY=VALUE")
+    cli("train reverse --set steps 10").refused("'10': a word too many; try --set KEY=VALUE")
     cli("--colr").refused("unknown argument '--colr'; did you mean --color?")
 
 
@@ -117,6 +119,11 @@ def test_every_way_to_end_has_its_code(raised, code, words, cli, monkeypatch):
     assert done.code == code
     assert done.err.startswith(words)
     assert bool(words) == bool(done.err)
+
+
+def test_an_interrupt_while_the_command_loads(monkeypatch, capsys):
+    monkeypatch.setattr("npformer.cli.main.main", Mock(side_effect=KeyboardInterrupt))
+    assert (begin(), capsys.readouterr().err) == (130, "npformer: interrupted\n")
 
 
 def test_a_programming_error_is_not_hidden(cli, monkeypatch):
