@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
     from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
     from npformer.run import load, save
+    from npformer.run.answers import decode
     from npformer.run.summary import read_run
     from npformer.see.record.bisect import bisect
     from npformer.see.record.trace import Trace, trace
@@ -64,6 +65,7 @@ __all__ = [
     "beam_search",
     "bisect",
     "certify",
+    "decode",
     "errors",
     "from_jax",
     "from_object",

@@ -22,6 +22,7 @@ HOMES = {
         "npformer.models": ("Decoder", "DecoderConfig", "Encoder", "EncoderConfig", "Transformer", "TransformerConfig"),
         "npformer.optim": ("Adam", "AdamW", "Constant", "Noam", "WarmupCosine"),
         "npformer.run": ("load", "save"),
+        "npformer.run.answers": ("decode",),
         "npformer.run.summary": ("read_run",),
         "npformer.see.record": ("Trace", "bisect", "trace"),
         "npformer.training": ("TrainStep",),
@@ -41,6 +42,7 @@ PARTS = {"errors", "functional", "interop", "layers", *(home.split(".")[1] for h
 HIGHER = {
     "npformer.backend.select": ("npformer.engine.gpu", "npformer.engine.host", "npformer.engine.numba"),
     "npformer.io.notebook": ("npformer.see.page.notebook",),
+    "npformer.run.begin": ("npformer.see.page.report",),
 }
 
 

@@ -8,19 +8,14 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from npformer.cli.common import add_device, expect_at_least_1
-from npformer.data import Characters
-from npformer.errors import ConfigError, DataError, TokenError
+from npformer.cli.common import add_device
+from npformer.errors import ConfigError, DataError
 from npformer.io.printable import visible
 from npformer.io.terminal import folded
-from npformer.models import Decoder, DecoderConfig, Encoder
-from npformer.models.config import ModelConfig
-from npformer.run.answers import TEMPERATURE, Sampling, answer
+from npformer.models import Decoder
+from npformer.run.answers import TEMPERATURE, Sampling, answer, expect_text, expect_way
 from npformer.run.model_file import load_trained
-from npformer.run.text_example import MASK, encode
-from npformer.run.trained import Trained
 
 SUMMARY = "Run a trained model on texts."
 EXAMPLES = f"""examples:
@@ -64,19 +59,24 @@ def take_texts(args: argparse.Namespace, unknown: list[str]) -> list[str]:
     for word in unknown[:end]:
         (dashed if word.startswith("-") else texts).append(word)
     args.texts = [*args.texts, *texts, *unknown[end + 1 :]]
+    if args.texts == ["-"]:  # standard input, as in other programs
+        args.texts = []
     return dashed
 
 
 def run(args: argparse.Namespace) -> int:
     """Print one output per input, as soon as its batch is decoded."""
-    expect_at_least_1(args, "max_len")
+    try:
+        return _decode(args)
+    except ConfigError as error:  # it names a parameter, "top_p", of which "--top-p" was typed
+        name, _, problem = str(error).partition(":")
+        raise ConfigError(f"--{name.replace('_', '-')}:{problem}" if name in vars(args) else str(error)) from error
+
+
+def _decode(args: argparse.Namespace) -> int:
     way = Sampling(args.beam, args.temperature, args.top_k, args.top_p, args.seed)
-    if way.beam is not None and way.samples:
-        raise ConfigError("--beam: expected no --temperature, --top-k or --top-p beside it; choose one way")
     trained = load_trained(args.run_folder, args.device, args.best)
-    if isinstance(trained.model, Encoder) and not way.is_greedy:
-        raise ConfigError(f"{args.run_folder}: expected no generation option, since this model writes no text")
-    max_len = _max_len(args.max_len, trained.model.config)
+    max_len = expect_way(trained.model, args.max_len, way)
     texts = iter(enumerate(args.texts, 1)) if args.texts else enumerate(_lines(), 1)
     place = "text" if args.texts else "standard input, line"
     size = 1 if not args.texts and _typed() else BATCH_SIZE
@@ -84,8 +84,9 @@ def run(args: argparse.Namespace) -> int:
     results = []
     while chunk := list(islice(texts, size)):
         for number, text in chunk:
-            expect_text(text, f"{place} {number}", trained)
-        answers = _answers(trained, [text for _, text in chunk], max_len, way)
+            if said := expect_text(text, f"{place} {number}", trained):
+                print(folded(said, sys.stderr), file=sys.stderr)
+        answers = answer(trained, [text for _, text in chunk], max_len, way)
         if args.json:
             results += [{"input": text, **answer} for (_, text), answer in zip(chunk, answers, strict=True)]
         else:
@@ -93,26 +94,6 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(results))
     return 0
-
-
-def _answers(trained: Trained, texts: list[str], max_len: int, way: Sampling) -> list[dict[str, Any]]:
-    try:
-        return answer(trained, texts, max_len, way)
-    except ConfigError as error:  # it names a parameter, "top_p", of which "--top-p" was typed
-        name, _, problem = str(error).partition(":")
-        raise ConfigError(f"--{name.replace('_', '-')}:{problem}" if name in vars(way) else str(error)) from error
-
-
-def _max_len(wanted: int | None, config: ModelConfig) -> int:
-    longest = _longest(config)
-    if wanted is not None and longest is not None and wanted > longest:
-        raise ConfigError(f"--max-len: expected at most {longest}, the model's learned positions, got {wanted}")
-    return wanted or config.max_seq_len
-
-
-def _longest(config: ModelConfig) -> int | None:
-    """The longest possible sequence; None: no limit. Only learned positions set one, except when continuing a text."""
-    return config.max_seq_len if config.positions == "learned" and not isinstance(config, DecoderConfig) else None
 
 
 def _typed() -> bool:
@@ -132,31 +113,3 @@ def _lines() -> Iterator[str]:
             yield line.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise DataError(f"standard input, line {number}: expected UTF-8, got {line[:20]!r}") from error
-
-
-def expect_text(text: str, place: str, trained: Trained) -> None:
-    """Raise DataError or TokenError for a text that the model cannot read; notes go to standard error."""
-    if not text:
-        raise DataError(f"{place}: expected at least one character, got an empty text; leave it out")
-    if trained.kind == "masked" and MASK not in text:
-        raise DataError(f"{place}: expected a {MASK} in place of each hidden token, got none in {text[:60]!r}")
-    config, tokenizer = trained.model.config, trained.tokenizer
-    longest, trained_on = _longest(config), config.max_seq_len
-    try:
-        length = len(encode(trained, text))
-    except TokenError as error:
-        raise TokenError(f"{place}: {error}") from error
-    if length == 0:
-        raise DataError(f"{place}: expected at least one token, got {text!r}; leave it out")
-    unit = "characters" if isinstance(tokenizer, Characters) else "tokens"
-    if longest is not None and length >= longest:  # one position is for [EOS]
-        raise DataError(
-            f"{place}: expected at most {longest - 1} {unit}, since the model has learned {longest} positions, "
-            f"got {length}; shorten it, or train with longer texts or sinusoidal positions"
-        )
-    if length >= trained_on and not isinstance(config, DecoderConfig):
-        message = (
-            f"note: {place}: {length} {unit} are more than any text in training had ({trained_on - 1}); expect poor "
-            "output, and raise --max-len if it is cut short"
-        )
-        print(folded(message, sys.stderr), file=sys.stderr)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from npformer.check.adapters.user_file import user_case
 from npformer.cli.common import names_python_file
-from npformer.cli.decode import expect_text
 from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS
 from npformer.run import RunDirectory
+from npformer.run.answers import expect_text
 from npformer.run.text_example import text_example
 from npformer.run.trained import read_trained
 from npformer.see.explain import Setting

@@ -89,6 +89,11 @@ def load_state_dict(model: Transformer, mapping: Mapping[str, Any]) -> None:
     An optimiser's moments do not change: make a new optimiser. Raises CheckpointError, which lists every
     missing, unknown and unfit name; then nothing has changed.
     """
+    if not isinstance(mapping, Mapping):
+        raise CheckpointError(
+            f"mapping: expected a state_dict(), got {mapping!r:.80}; "
+            "npf.interop.torch.load_from_file(model, path) reads a safetensors file"
+        )
     _load(model, mapping, "state dict")
 
 

@@ -10,21 +10,28 @@ causal      the text, continued
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
+from os import PathLike
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from npformer.data import BOS_ID, EOS_ID, Example, Tokenizer, collate
+from npformer.data import BOS_ID, EOS_ID, Characters
 from npformer.data.batches import padded
 from npformer.decoding import beam_search, greedy, sample
 from npformer.decoding.beams import LENGTH_PENALTY, penalty
+from npformer.decoding.opening import expect_count
+from npformer.errors import ConfigError, DataError, TokenError
 from npformer.functional.softmax import softmax_forward
-from npformer.models import Decoder, Encoder, Transformer
-from npformer.run.text_example import text_example
+from npformer.models import Decoder, DecoderConfig, Encoder, Model, Transformer
+from npformer.models.config import ModelConfig
+from npformer.run.model_file import load_trained, trained_of
+from npformer.run.text_example import MASK, encode, text_example
 from npformer.run.trained import Trained
 from npformer.training.evaluation import likeliest
 from npformer.typing import HostArray
 
-#: A text, and its score if it was found by a search.
-Written: TypeAlias = tuple[str, float | None]
+#: The ids of a text, and its score if it was found by a search.
+Written: TypeAlias = tuple[Any, float | None]
 
 #: The default temperature for continuing a text: greedy decoding soon repeats itself.
 TEMPERATURE = 0.7
@@ -40,6 +47,10 @@ class Sampling:
     top_p: float | None = None
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if self.beam is not None and self.samples:
+            raise ConfigError("beam: expected no temperature, top-k or top-p beside it; choose one way")
+
     @property
     def samples(self) -> bool:
         """Whether tokens are sampled."""
@@ -49,6 +60,78 @@ class Sampling:
     def is_greedy(self) -> bool:
         """Whether no option was given."""
         return self.beam is None and not self.samples
+
+
+def decode(
+    model: Model | str | PathLike[str], texts: Any, max_len: int | None = None, *, beam: int | None = None,
+    temperature: float | None = None, top_k: int | None = None, top_p: float | None = None, seed: int = 0,
+) -> Any:  # fmt: skip
+    """What a trained model says to texts, as ``npformer decode`` does it.
+
+    model: a run's folder, a file of ``npf.save``, or what ``npf.load`` gave. texts: one or several, or rows of ids as
+    the tokenizer's ``encode`` gives them, without [BOS] and [EOS]. A translation is greedy, a text is continued by
+    sampling at temperature 0.7, unless told otherwise: beam, a number of hypotheses; temperature, 0 for greedy; top_k,
+    top_p and seed, of sampling. max_len: the most tokens of an output; None: the longest in training.
+
+    Returns a text for each one, or for rows of ids one of ids, without [EOS] and what follows. Raises ConfigError for
+    other options, and DataError or TokenError for what the model cannot read.
+    """
+    net: Any = load_trained(Path(model)).model if isinstance(model, str | PathLike) else model
+    given, way = [texts] if isinstance(texts, str) else list(texts), Sampling(beam, temperature, top_k, top_p, seed)
+    most = expect_way(net, max_len, way)
+    if all(isinstance(text, str) for text in given):
+        trained = trained_of(net)
+        for number, text in enumerate(given, 1):
+            expect_text(text, f"text {number}", trained)
+        outputs = [found["output"] for found in answer(trained, given, most, way)] if given else []
+        return outputs[0] if isinstance(texts, str) else outputs
+    rows = _written(net, [[int(number) for number in row] for row in given], most, way)
+    return [[int(number) for number in takewhile(lambda number: number != EOS_ID, row)] for row, _ in rows]
+
+
+def expect_way(model: Model, max_len: int | None, way: Sampling) -> int:
+    """The most tokens of an output. Raises ConfigError for options that the model does not have."""
+    if isinstance(model, Encoder) and not way.is_greedy:
+        raise ConfigError("model: expected no generation option, since this one writes no text")
+    config, longest = model.config, _longest(model.config)
+    if max_len is None:
+        return config.max_seq_len
+    if longest is not None and expect_count("max_len", max_len) > longest:
+        raise ConfigError(f"max_len: expected at most {longest}, the model's learned positions, got {max_len}")
+    return expect_count("max_len", max_len)
+
+
+def _longest(config: ModelConfig) -> int | None:
+    """The longest possible sequence; None: no limit. Only learned positions set one, except when continuing a text."""
+    return config.max_seq_len if config.positions == "learned" and not isinstance(config, DecoderConfig) else None
+
+
+def expect_text(text: str, place: str, trained: Trained) -> str:
+    """Raise DataError or TokenError for a text that the model cannot read. Returns a note on one that is too long."""
+    if not text:
+        raise DataError(f"{place}: expected at least one character, got an empty text; leave it out")
+    if trained.kind == "masked" and MASK not in text:
+        raise DataError(f"{place}: expected a {MASK} in place of each hidden token, got none in {text[:60]!r}")
+    config, tokenizer = trained.model.config, trained.tokenizer
+    longest, trained_on = _longest(config), config.max_seq_len
+    try:
+        length = len(encode(trained, text))
+    except TokenError as error:
+        raise TokenError(f"{place}: {error}") from error
+    if length == 0:
+        raise DataError(f"{place}: expected at least one token, got {text!r}; leave it out")
+    unit = "characters" if isinstance(tokenizer, Characters) else "tokens"
+    if longest is not None and length >= longest:  # one position is for [EOS]
+        raise DataError(
+            f"{place}: expected at most {longest - 1} {unit}, since the model has learned {longest} positions, "
+            f"got {length}; shorten it, or train with longer texts or sinusoidal positions"
+        )
+    if length < trained_on or isinstance(config, DecoderConfig):
+        return ""
+    return (
+        f"note: {place}: {length} {unit} are more than any text in training had ({trained_on - 1}); expect poor "
+        "output, and raise --max-len if it is cut short"
+    )
 
 
 def answer(trained: Trained, texts: list[str], max_len: int, way: Sampling) -> list[dict[str, Any]]:
@@ -63,32 +146,34 @@ def answer(trained: Trained, texts: list[str], max_len: int, way: Sampling) -> l
         tokens = [{"tokens": trained.tokenizer.tokenize(text)} if trained.kind == "tag" else {} for text in texts]
         answers = text_example(trained, texts).answers
         return [{"output": text} | more for text, more in zip(answers, tokens, strict=True)]
+    tokenizer = trained.tokenizer
+    written = _written(model, [tokenizer.encode(text) for text in texts], max_len, way)
+    return [{"output": tokenizer.decode(row)} | ({} if score is None else {"score": score}) for row, score in written]
+
+
+def _written(model: Transformer | Decoder, rows: list[list[int]], max_len: int, way: Sampling) -> list[Written]:
+    """The ids that follow from those of each text, and of a text that is continued its own before them."""
     if isinstance(model, Decoder):
-        texts_and_scores = _continued(model, trained.tokenizer, texts, max_len, way)
-    else:
-        src = collate([Example(text, "") for text in texts], trained.tokenizer).src
-        texts_and_scores = [(trained.tokenizer.decode(row), score) for row, score in _rows(model, src, max_len, way)]
-    return [{"output": text} | ({} if score is None else {"score": score}) for text, score in texts_and_scores]
+        return _continued(model, rows, max_len, way)
+    return _rows(model, padded([[*row, EOS_ID] for row in rows]), max_len, way)
 
 
-def _rows(
-    model: Transformer | Decoder, src: HostArray, max_len: int, way: Sampling
-) -> list[tuple[HostArray, float | None]]:
+def _rows(model: Transformer | Decoder, src: HostArray, max_len: int, way: Sampling) -> list[Written]:
     if way.beam is not None:
         best = [hypotheses[0] for hypotheses in beam_search(model, src, max_len, beam=way.beam)]
         return [(hypothesis.tokens, hypothesis.score) for hypothesis in best]
-    if not way.samples:
+    if not way.samples or way.temperature == 0:  # the limit
         return [(row, None) for row in greedy(model, src, max_len)]
     temperature = 1.0 if way.temperature is None else way.temperature
     rows = sample(model, src, max_len, temperature=temperature, top_k=way.top_k, top_p=way.top_p, seed=way.seed)
     return [(row, None) for row in rows]
 
 
-def _continued(model: Decoder, tokenizer: Tokenizer, texts: list[str], max_len: int, way: Sampling) -> list[Written]:
+def _continued(model: Decoder, ids: list[list[int]], max_len: int, way: Sampling) -> list[Written]:
     """Each text continued by up to max_len tokens."""
-    window, ids = model.config.max_seq_len, [tokenizer.encode(text) for text in texts]
+    window, ids = model.config.max_seq_len, [*ids]
     if way.beam is not None:
-        return [_searched(model, tokenizer, row, max_len, way.beam) for row in ids]
+        return [_searched(model, row, max_len, way.beam) for row in ids]
     if way.is_greedy:
         way = Sampling(temperature=TEMPERATURE, seed=way.seed)
     full = [len(row) + max_len for row in ids]
@@ -100,10 +185,10 @@ def _continued(model: Decoder, tokenizer: Tokenizer, texts: list[str], max_len: 
         ):
             ids[i] = [*ids[i], *row[len(prompt) :].tolist()][: full[i]]
         way = replace(way, seed=way.seed + 1)
-    return [(tokenizer.decode(row), None) for row in ids]
+    return [(row, None) for row in ids]
 
 
-def _searched(model: Decoder, tokenizer: Tokenizer, text: list[int], max_len: int, beam: int) -> Written:
+def _searched(model: Decoder, text: list[int], max_len: int, beam: int) -> Written:
     """A text continued by up to max_len tokens, in a sequence of searches, each within the model's window."""
     window, ids, log_p = model.config.max_seq_len, text, 0.0
     while len(ids) < len(text) + max_len and EOS_ID not in ids:
@@ -111,7 +196,7 @@ def _searched(model: Decoder, tokenizer: Tokenizer, text: list[int], max_len: in
         room = min(window, len(prompt) + len(text) + max_len - len(ids))
         best = beam_search(model, [prompt], room, beam=beam)[0][0]
         ids, log_p = [*ids, *best.tokens[len(prompt) :].tolist()], log_p + best.log_probability
-    return tokenizer.decode(ids), log_p / penalty(len(ids) - len(text), LENGTH_PENALTY)
+    return ids, log_p / penalty(len(ids) - len(text), LENGTH_PENALTY)
 
 
 def _context(ids: list[int], room: int) -> list[int]:

@@ -27,6 +27,7 @@ from npformer.backend import Backend, get_backend
 from npformer.data import Characters, MarkedWords, SpelledWords, Tokenizer, Vocabulary, WordPiece, Words
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, NpformerError
 from npformer.io.atomic_files import describe, write_atomically
+from npformer.io.printable import shell_words
 from npformer.models import Model, build_model
 from npformer.models.config import ModelConfig
 from npformer.models.kinds import MODELS
@@ -111,8 +112,10 @@ _OTHERS = (
     (rb"\x1f\x8b", "a file compressed by gzip"), (rb"\s*<", "a web page in place of a file"),
     (rb"version https://git-lfs", "a pointer of Git LFS, for which git lfs pull fetches the file"),
 )  # fmt: skip
-READS = "npf.load reads what npf.save wrote, npf.interop.torch.load_state_dict a torch.nn.Transformer's state_dict()"
-OF_A_RUN = "npf.load reads the model of a run from the run's folder"
+READS = (
+    "npf.load reads what npf.save wrote; of a torch.nn.Transformer, npf.interop.torch.load_from_file(model, path) "
+    "reads a safetensors file, and load_state_dict(model, state) takes a state_dict()"
+)
 
 _DTYPES = {"F16": "float16", "F32": "float32", "F64": "float64"}  # safetensors' names for NumPy's
 
@@ -196,10 +199,14 @@ def load_trained(path: Path, device: str = "auto", best: bool = False) -> Traine
     if not path.is_file():
         run, at = run_of(path)
         return read_trained(run, device, best, at=at)
-    model = load(path, backend=get_backend(device), best=best)
+    return trained_of(load(path, backend=get_backend(device), best=best), str(path))
+
+
+def trained_of(model: Model, source: str = "model") -> Trained:
+    """A model with the tokenizer that it brings. Raises CheckpointError if it has none."""
     if model.tokenizer is None:
         raise CheckpointError(
-            f"{path}: expected a model with its tokenizer, found none in the file: save it with one, by "
+            f"{source}: expected a model with its tokenizer, found none: save it with one, by "
             "npf.save(model, path, tokenizer=tokenizer), or give the folder of a run"
         )
     like = (type(model.config), getattr(model.config, "head", None))
@@ -239,10 +246,8 @@ def _config_in(metadata: Mapping[str, str], source: str) -> ModelConfig:
         got = f"a file marked {shown(mark)}" if mark else "a file without its mark"
         if (mark or "").startswith("npformer"):
             got += "; use the version that wrote it"
-        elif Path(source).name == ARRAYS:
-            got = f"the arrays of a run's checkpoint; {OF_A_RUN}"
         else:
-            got += f", so of another library; {READS}"
+            got = _of_a_run(Path(source)) or f"{got}, so of another library; {READS}"
         raise CheckpointError(f"{source}: expected a model saved by npf.save, marked {FORMAT}, got {got}")
     kind = metadata.get("model")
     if kind not in MODELS:
@@ -314,7 +319,7 @@ def _opened(path: Path) -> Iterator[Any]:
     except (AttributeError, TypeError) as error:  # NumPy has no bfloat16, and no float8
         raise CheckpointError(f"{path}: expected arrays that NumPy has a dtype for, got: {error}") from error
     except (SafetensorError, ValueError, KeyError) as error:
-        got = _of_others(path) or f"one that is truncated or corrupt ({error})"
+        got = _of_a_run(path) or _of_others(path) or f"one that is truncated or corrupt ({error})"
         raise CheckpointError(f"{path}: expected a whole safetensors file, got {got}") from error
 
 
@@ -329,3 +334,11 @@ def _of_others(path: Path) -> str:
         start = file.read(200)
         return next((f"{what}; {READS}" for begins, what in _OTHERS if re.match(begins, start, re.DOTALL)), "")
     return ""
+
+
+def _of_a_run(path: Path) -> str:
+    """How to read the run whose own file this is; "" if it is none."""
+    run = next((folder for folder in path.parents if _is_run(folder)), None)
+    if run is None or (path.suffix == ".safetensors" and path.name != ARRAYS):
+        return ""
+    return f"a file of a run; give its folder: npf.load({str(run)!r}), or {shell_words('npformer', 'decode', run)}"

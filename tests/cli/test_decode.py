@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import npformer as npf
 from npformer.cli import decode
 from npformer.run import RunDirectory
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
@@ -50,6 +51,8 @@ def test_arguments_and_standard_input_give_the_same_output(cli, trained, typed):
     for end in ("\n", "\r\n"):
         typed(end.join(texts).encode())
         assert cli(f"decode {trained}").out == by_argument.out
+        typed(end.join(texts).encode())
+        assert cli(f"decode {trained} -").out == by_argument.out
     document = cli(f"decode {trained} --json", *texts).document
     assert [entry["input"] for entry in document] == texts
     assert [entry["output"] for entry in document] == by_argument.out.split("\n")[:-1]
@@ -95,6 +98,24 @@ def test_best_takes_the_best(cli, trained, copied):
     for name, parameter in by_latest.named_parameters():
         assert (parameter.data == -latest.arrays[f"parameters.{name}"]).all()
     assert cli("decode run --best", *words(5)).out == cli(f"decode {trained}", *words(5)).out
+
+
+WAYS = {
+    "": {},
+    "--beam 3": {"beam": 3},
+    "--temperature 2 --seed 5": {"temperature": 2.0, "seed": 5},
+    "--top-k 2": {"top_k": 2},
+}
+
+
+@pytest.mark.parametrize("words_of", WAYS)
+def test_decode_in_python_is_the_command(cli, trained, words_of):
+    texts, way, model = words(5), WAYS[words_of], npf.load(trained)
+    told = cli(f"decode {trained} {words_of}", *texts).out.splitlines()
+    assert npf.decode(model, texts, **way) == npf.decode(trained, texts, **way) == told
+    ids = npf.decode(model, [model.tokenizer.encode(text) for text in texts], **way)
+    assert [model.tokenizer.decode(row) for row in ids] == told
+    assert npf.decode(model, texts[0]) == cli(f"decode {trained}", texts[0]).out.rstrip("\n")
 
 
 def test_max_len_bounds_the_output(cli, trained):
