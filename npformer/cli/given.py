@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from npformer.errors import ConfigError
+from npformer.io.printable import shell_words
 from npformer.io.terminal import fill
 from npformer.run.config_file import parse_assignment, read_toml
 from npformer.run.option_table import option_rows
@@ -17,6 +18,10 @@ from npformer.run.tasks import TASKS
 
 #: The slots of a run for several processes, unless its options say how many.
 SLOTS = 8
+#: Options that have a spelling of their own, by the parser's names, and the words that differ from these.
+SHORT = {"task": "run.task", "data": "data.file", "seed": "run.seed", "device": "run.device", "slots": "training.slots",
+         "precision": "run.precision", "init_from": "run.init_from", "log_to": "run.log_to"}  # fmt: skip
+SPELLED = {"task": "TASK", "init_from": "--from"}
 
 
 def options_from_args(args: argparse.Namespace, in_slots: bool = False) -> dict[str, dict[str, Any]]:
@@ -25,23 +30,30 @@ def options_from_args(args: argparse.Namespace, in_slots: bool = False) -> dict[
     in_slots: for several processes, which need slots.
     """
     sections: dict[str, dict[str, Any]] = read_toml(args.config, SECTIONS) if args.config else changes_of(())
-    changes = changes_of(args.set)
-    if args.data is not None or "file" in changes["data"]:
-        sections["data"].pop("sha256", None)  # of the file that --config names
-    for section, options in changes.items():
+    for section, options in changes_of([*args.set, *_spelled(args, *SHORT)]).items():
         sections[section] |= options
-    names = ("task", "seed", "device", "precision", "init_from")
-    short = {name: getattr(args, name) for name in names}
-    sections["run"] |= {key: value for key, value in short.items() if value is not None}
-    sections["training"] |= {} if args.slots is None else {"slots": args.slots}
     if in_slots:
         sections["training"].setdefault("slots", SLOTS)
-    if args.data is not None:
-        sections["data"]["file"] = args.data
     _make_absolute(sections)
     if "task" not in sections["run"]:
         raise ConfigError(f"task: expected one of {', '.join(TASKS)} (or --resume RUN), got none")
     return sections
+
+
+def changes_on_resume(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The options of --set and --log-to. Raises ConfigError for others beside --resume, which a run keeps."""
+    if clash := [SPELLED.get(name, f"--{name}") for name in (*SHORT, "config", "out")
+                 if name != "log_to" and getattr(args, name) is not None]:  # fmt: skip
+        raise ConfigError(
+            f"--resume: expected no other options, since a run keeps its options, got {', '.join(clash)}; "
+            f"leave them out: {shell_words('npformer', 'train', '--resume', args.resume)}; change single options by "
+            "--set section.key=value, or start a new run"
+        )
+    return changes_of([*args.set, *_spelled(args, "log_to")])
+
+
+def _spelled(args: argparse.Namespace, *names: str) -> list[str]:
+    return [f"{SHORT[name]}={getattr(args, name)}" for name in names if getattr(args, name) is not None]
 
 
 def changes_of(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -59,19 +71,6 @@ def _make_absolute(sections: dict[str, dict[str, Any]]) -> None:
     for section, name in (("data", "file"), ("run", "init_from")):
         if sections[section].get(name) is not None:
             sections[section][name] = os.path.abspath(sections[section][name])
-
-
-def refuse_other_options(args: argparse.Namespace) -> None:
-    """Raise ConfigError for options beside --resume that a run keeps."""
-    fixed = {"TASK": args.task, "--data": args.data, "--config": args.config, "--seed": args.seed,
-             "--out": args.out, "--from": args.init_from, "--device": args.device,
-             "--precision": args.precision, "--slots": args.slots}  # fmt: skip
-    clash = [name for name, value in fixed.items() if value is not None]
-    if clash:
-        raise ConfigError(
-            f"--resume: expected no other options, since a run keeps its options, got {', '.join(clash)}; "
-            "leave them out, change single options by --set section.key=value, or start a new run"
-        )
 
 
 def options_text(task: str | None, as_json: bool) -> str:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from npformer.cli.common import expect_at_least_1, finished
 from npformer.errors import ConfigError, NpformerError
-from npformer.io.output_files import OWN_PAGE, expect_place, write_file
+from npformer.io.output_files import OWN_PAGE, expect_place
 from npformer.io.printable import visible
 from npformer.io.terminal import folded, say_error
 from npformer.run import RunDirectory
 from npformer.run.summary import RunSummary, summary_of
-from npformer.see.page.report import report_page
-
-#: The page's name, unless another is given.
-PAGE = "report.html"
+from npformer.see.page.report import PAGE, write_report
 
 SUMMARY = "Write a page about one run or several."
 EXAMPLES = """examples:
@@ -77,14 +73,3 @@ def run(args: argparse.Namespace) -> int:
     runs = {"runs": [str(one.run.path) for one in told], "left_out": left_out}
     message = f"the report is in {visible(place)} ({page / 1e6:.2f} MB): open it in a browser"
     return finished(args, {"report": str(place), "bytes": page} | runs, folded(message, sys.stdout), not left_out)
-
-
-def write_report(runs: Sequence[RunSummary], place: Path, option: str) -> int:
-    """Write the page of these runs, in the place of an older one of npformer's. Returns its bytes.
-
-    Raises OutputError if it cannot be written; an older file is then as it was.
-    """
-    expect_place(place, option, OWN_PAGE)
-    page = report_page(runs).encode()
-    write_file(place, option, page)
-    return len(page)

@@ -12,30 +12,27 @@ from pathlib import Path
 from typing import Any
 
 from npformer.cli.common import add_device, add_precision
-from npformer.cli.given import changes_of, options_from_args, options_text, refuse_other_options
-from npformer.cli.report import PAGE, write_report
+from npformer.cli.given import changes_on_resume, options_from_args, options_text
 from npformer.data import Task
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, OutputError
 from npformer.io.percent import finite
 from npformer.io.printable import shell_words, visible
-from npformer.io.terminal import folded, say_error
+from npformer.io.terminal import folded
 from npformer.run import metrics
 from npformer.run.answers import Sampling, answer
 from npformer.run.assemble import Assembled
-from npformer.run.attention_example import task_attention_example
 from npformer.run.begin import begun, continued
 from npformer.run.held_out_lines import held_out_lines
 from npformer.run.journal import Listeners
 from npformer.run.progress import measures
-from npformer.run.rank import in_processes
+from npformer.run.rank import in_processes, tell_folder
 from npformer.run.sinks import SINKS
-from npformer.run.summary import summarise
 from npformer.run.tasks import TASKS
 from npformer.run.text_example import MASK
-from npformer.run.trained import Trained, load_latest
+from npformer.run.trained import Trained
 from npformer.run.trainer import Trainer, suggest_more_steps
 from npformer.run.world import World
-from npformer.see.plot import draw_attention, draw_curves
+from npformer.see.page.report import write_ending
 from npformer.training import Evaluation
 
 SAMPLE_LENGTH, SAMPLES = 400, 100
@@ -47,7 +44,7 @@ TAKES = "about ten seconds"
 SUMMARY = "Train a model on a task."
 EXAMPLES = f"""examples:
   npformer train reverse                                   {TAKES} on two CPU cores
-  npformer train pairs --data examples/data/dates.tsv      dates in eight languages to ISO
+  npformer train pairs --data mine.tsv                     your own lines of source<TAB>target
   npformer train numbers                                   English number words to French ones
   npformer train scan --set split=jump                     commands to actions; splits simple, length, jump
   npformer train lm --data mine.txt                        a language model of any UTF-8 text file of your own
@@ -95,7 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train; print held-out results; draw curves.svg and attention.svg, and write report.html."""
+    """Train; print held-out results."""
     if args.options:
         print(options_text(args.task, args.json))
         return 0
@@ -105,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace, ranks: Any) -> int:
     """The same as one process of those that the communicator connects."""
     with _opened(args, World(ranks, args.shard_optimizer)) as (trainer, assembled):
+        if trainer.writes:
+            tell_folder(trainer.run.path)
         if not args.json:
             print(_introduction(trainer, assembled), file=sys.stderr, flush=True)
         try:
@@ -113,9 +112,8 @@ def _train(args: argparse.Namespace, ranks: Any) -> int:
             trainer.expect_finite(evaluation)
             if not trainer.writes:
                 return 0
-            pictures = _draw(trainer, assembled, evaluation)
             sample = _sample(trainer) if evaluation.kind == "causal" else None
-            report = _report(trainer, assembled, evaluation)
+            pictures, report = write_ending(trainer, assembled.options, evaluation)
         except (CheckpointError, DeviceMemoryError, DivergedError, OutputError) as error:
             error.exit_code = 1  # the run has begun
             raise
@@ -125,13 +123,11 @@ def _train(args: argparse.Namespace, ranks: Any) -> int:
 
 def _opened(args: argparse.Namespace, world: World) -> AbstractContextManager[tuple[Trainer, Assembled]]:
     """A new run or the one to resume, ready to train and locked against other processes."""
-    listeners = Listeners(log_to=[name for name in (args.log_to or "").split(",") if name])
     if args.resume is None:
         in_slots = args.processes is not None or world.ranks is not None
-        return begun(world.agreed(lambda: options_from_args(args, in_slots)), args.out, listeners, world)
-    world.agreed(lambda: refuse_other_options(args))
-    changes = world.agreed(lambda: changes_of(args.set))
-    return continued(args.resume, changes, listeners, world)
+        return begun(world.agreed(lambda: options_from_args(args, in_slots)), args.out, Listeners(), world)
+    changes = world.agreed(lambda: changes_on_resume(args))
+    return continued(args.resume, changes, Listeners(), world)
 
 
 def _introduction(trainer: Trainer, assembled: Assembled) -> str:
@@ -147,25 +143,6 @@ def _introduction(trainer: Trainer, assembled: Assembled) -> str:
             f"steps {made} to {training.steps} of {training.batch_size} sequences\nthe run's folder is {path}"
         )
     return folded(text, sys.stderr)
-
-
-def _draw(trainer: Trainer, assembled: Assembled, evaluation: Evaluation) -> list[str]:
-    curves, attention = trainer.run.path / "curves.svg", trainer.run.path / "attention.svg"
-    title, training = _title(trainer, assembled.options.run.task), assembled.options.training
-    warmup = 0 if training.schedule == "constant" else training.warmup_steps
-    draw_curves(metrics.read(trainer.run.metrics_path), curves, title, warmup, training.clip_norm)
-    examples = trainer.task.held_out(evaluation.count)
-    example = task_attention_example(trainer.step.model, trainer.task, examples, evaluation.outputs)
-    if not example.weights:  # linear attention has none
-        return [str(curves)]
-    draw_attention(example.weights, example.source, example.target, attention, f"{title}: {example.title}")
-    return [str(curves), str(attention)]
-
-
-def _title(trainer: Trainer, task: str) -> str:
-    """What a picture is of: the task, its data if that has a name of its own, and the run."""
-    data = "" if trainer.task.name.partition("-")[0] == task else f" of {trainer.task.name}"
-    return visible(f"{task}{data} · run {trainer.run.path.resolve().name}")
 
 
 def _prompt(task: Task) -> str:
@@ -184,19 +161,6 @@ def _sample(trainer: Trainer) -> str:
     trained = Trained(model, task.tokenizer, task.classes, task.kind)
     text: str = answer(trained, [_prompt(task)], SAMPLE_LENGTH, Sampling())[0]["output"]
     return text
-
-
-def _report(trainer: Trainer, assembled: Assembled, evaluation: Evaluation) -> str | None:
-    """Write the run's report.html. Returns its path; None if it cannot be written, which fails no run."""
-    place = trainer.run.path / PAGE
-    try:
-        checkpoint = load_latest(trainer.run)
-        told = summarise(trainer.run, assembled.options, trainer.step.model, checkpoint, trainer.task, evaluation)
-        write_report([told], place, "report")
-    except Exception as error:  # whatever it is, the run is trained and saved
-        say_error(f"warning: no report was written: {error or type(error).__name__}. The run is complete without it")
-        return None
-    return str(place)
 
 
 def _further(trainer: Trainer, evaluation: Evaluation) -> str:

@@ -15,7 +15,7 @@ from npformer.models import Model, Transformer, build_model
 from npformer.optim import Adam, AdamW
 from npformer.run.checkpoint import Checkpoint
 from npformer.run.conditions import versions
-from npformer.run.config_file import shown, write_toml
+from npformer.run.config_file import shown
 from npformer.run.directory import RunDirectory
 from npformer.run.journal import Listeners
 from npformer.run.memory import expect_memory
@@ -23,6 +23,7 @@ from npformer.run.model_arrays import expect_arrays, model_arrays_of, table_of
 from npformer.run.model_file import digest
 from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.run.progress import RunProgress
+from npformer.run.sinks import named
 from npformer.run.start_from import extend, source_of
 from npformer.run.tasks import TASKS, Sections, with_defaults
 from npformer.run.trained import backend_of
@@ -43,7 +44,7 @@ class Assembled:
 
     def config(self) -> str:
         """The text of config.toml."""
-        return write_toml(self.options.sections())
+        return self.options.text()
 
     def conditions(self) -> dict[str, str]:
         """What all processes of a run must have alike, and the GPU, of which each has another.
@@ -65,6 +66,8 @@ class Assembled:
     ) -> Trainer:
         """The Trainer of these parts in the run's folder."""
         training = self.options.training
+        listeners = listeners or Listeners()
+        listeners = listeners._replace(log_to=[*listeners.log_to, *named(self.options.run.log_to)])
         return Trainer(run, self.task, self.step, training, self.identity, progress, self.config(), listeners)
 
     def word_lists(self, run: RunDirectory) -> dict[Path, bytes]:
@@ -102,8 +105,6 @@ def assemble(sections: Sections, resumed: Checkpoint | None = None, world: World
         actual["from"] = base
     if resumed and identity != actual:  # before sizes that depend on the data are compared
         raise _other_data(data, run, identity, actual)
-    if data.file is not None:
-        sections = {**sections, "data": {**sections["data"], "sha256": _expected_digest(data, str(digest))}}
     if source:
         sections = {**sections, "model": {"max_seq_len": source.longest(task), **full["model"]}}
     options = complete(sections, len(task.vocabulary), task.max_length, len(task.classes))
@@ -121,7 +122,6 @@ def assemble(sections: Sections, resumed: Checkpoint | None = None, world: World
 def make_task(run: RunOptions, data: DataOptions) -> Task:
     """The task that the options name. Raises ConfigError or DataError."""
     arguments = {name: getattr(data, name) for name in TASKS[run.task].data if getattr(data, name) is not None}
-    arguments.pop("sha256", None)
     if data.file is not None and "file" not in arguments:
         owns = ", ".join(name for name, entry in TASKS.items() if "file" in entry.data)
         raise ConfigError(
@@ -131,8 +131,8 @@ def make_task(run: RunOptions, data: DataOptions) -> Task:
     if run.task == "pairs":
         if data.file is None:
             raise ConfigError(
-                "data.file: expected a TSV file of source<TAB>target lines for the task pairs, got none; "
-                "try --data examples/data/dates.tsv"
+                "data.file: expected a file of source<TAB>target lines for the task pairs, got none; write one, and "
+                "name it: npformer train pairs --data pairs.tsv"
             )
         return PairsTask.from_tsv(arguments.pop("file"), seed=run.seed, **arguments)
     if run.task in ("copy", "reverse", "sort"):
@@ -143,16 +143,6 @@ def make_task(run: RunOptions, data: DataOptions) -> Task:
 
     arguments.pop("held_out_fraction", None)
     return REAL_TASKS[run.task](seed=run.seed, **arguments)
-
-
-def _expected_digest(data: DataOptions, digest: str) -> str:
-    """The digest of the data's file. Raises ConfigError if the options name another."""
-    if data.sha256 not in (None, digest):
-        raise ConfigError(
-            f"data.sha256: expected {data.file} as it was, {_content(data.sha256)}, got {_content(digest)}: the file "
-            "has changed; restore it, or take it as it is now: --set data.sha256=none"
-        )
-    return digest
 
 
 def _other_data(data: DataOptions, run: RunOptions, then: Mapping[str, Any], now: Mapping[str, Any]) -> CheckpointError:

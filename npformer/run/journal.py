@@ -10,7 +10,7 @@ from npformer.io.seconds import now, since, wall_clock
 from npformer.run import metrics
 from npformer.run.directory import RunDirectory
 from npformer.run.progress import RunProgress
-from npformer.run.sinks import Sinks, expect_sinks
+from npformer.run.sinks import Sinks
 
 #: The version of the lines of metrics.jsonl: it grows when a field gets another name or another meaning.
 VERSION = 1
@@ -44,10 +44,8 @@ class Journal:
     """The lines of a run. Each gets its wall-clock time, and the seconds that the run has trained so far."""
 
     def __init__(self, run: RunDirectory, progress: RunProgress, listeners: Listeners) -> None:
-        names = list(listeners.log_to)
-        expect_sinks(names)
         self._run, self._progress, self._listeners = run, progress, listeners
-        self._log, self._sinks = metrics.MetricsLog(run.metrics_path), Sinks(names, progress.say)
+        self._log, self._sinks = metrics.MetricsLog(run.metrics_path), Sinks(listeners.log_to, progress.say)
         self._before, self._began = 0.0, now()
 
     def go_back(self, step: int) -> None:

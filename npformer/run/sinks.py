@@ -98,6 +98,11 @@ class TensorBoard:
 SINKS: dict[str, Callable[[RunDirectory, int], Sink]] = {"csv": Csv, "tensorboard": TensorBoard}
 
 
+def named(log_to: str | None) -> list[str]:
+    """The sinks that an option's text names."""
+    return [name.strip() for name in (log_to or "").split(",") if name.strip()]
+
+
 def expect_sinks(names: Iterable[str]) -> None:
     """Raise ConfigError for an unknown sink, or one whose package is missing."""
     expect_known("--log-to: sink", names, SINKS)
@@ -132,6 +137,7 @@ class Sinks:
         self._open.clear()
 
     def _make(self, name: str, run: RunDirectory, step: int) -> None:
+        expect_sinks([name])  # a run that is resumed elsewhere may name one that is not there
         self._open[name] = SINKS[name](run, step)
 
     def _try(self, name: str, call: Callable[[], Any]) -> None:

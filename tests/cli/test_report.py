@@ -70,7 +70,6 @@ def test_an_old_run_without_norms_says_so(cli, copied):
 
 
 DAMAGED = {
-    "config.toml": lambda text: text.replace("src_vocab_size = 29", "src_vocab_size = 14"),
     "config.toml's model": lambda text: text.replace("d_ff = 16", "d_ff = 8"),
     "vocabulary.txt": lambda text: "".join(text.splitlines(keepends=True)[:-3]),
     "vocabulary.txt, line 2": lambda text: text.replace("\n", "\nx", 1),
@@ -123,7 +122,7 @@ def test_a_report_without_a_run_that_can_be_read_writes_nothing(cli, trained, co
 
 
 def test_a_report_that_fails_warns_and_the_run_is_complete(train_small, tmp_path, monkeypatch):
-    monkeypatch.setattr("npformer.cli.report.report_page", Mock(side_effect=RuntimeError("out of paint")))
+    monkeypatch.setattr("npformer.see.page.report.report_page", Mock(side_effect=RuntimeError("out of paint")))
     done = train_small("reverse --out run --json", steps=4, final_examples=4).fine()
     assert "warning: no report was written: out of paint" in done.err
     assert json.loads(done.out)["report"] is None

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from npformer.cli import train
 from npformer.run import metrics
 from npformer.run.assemble import assemble
+from npformer.see.page import report
 from tests.cli.conftest import options_of
 
 PAIRS = "".join(f"{n}\t{n * 7}\n" for n in range(100, 160))
@@ -88,7 +88,7 @@ def test_set_overrides_the_file_and_the_short_flag_overrides_set(cli, trained, t
 def test_pictures_name_the_task_and_the_run(train_small, tmp_path, monkeypatch):
     drawn, title = {}, "pairs of own.tsv · run my $run"
     for name in ("draw_curves", "draw_attention"):
-        monkeypatch.setattr(train, name, lambda *args, name=name: drawn.update({name: args}))
+        monkeypatch.setattr(report, name, lambda *args, name=name: drawn.update({name: args}))
     (tmp_path / "own.tsv").write_text(PAIRS)
     train_small("pairs --data own.tsv --out 'my $run'", steps=5, warmup_steps=3, clip_norm=0.5).fine()
     metrics_drawn, path, *rest = drawn["draw_curves"]

@@ -122,24 +122,29 @@ def test_listeners_change_no_bit_and_cost_no_read_of_the_device(make, monkeypatc
 def test_new_run_makes_a_run_like_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     found = []
-    with new_run(OPTIONS, on_evaluate=found.append, log_to=["csv"]) as trainer:
-        trainer.train()
-    assert {path.name for path in Path("runs/reverse-001").iterdir()} == {
+    run = new_run(OPTIONS, on_evaluate=found.append, log_to=["csv"]).train()
+    assert {path.name for path in run.iterdir()} == {
         "config.toml", "metrics.jsonl", "metrics.csv", "vocabulary.txt", "checkpoints", "lock",
+        "curves.svg", "attention.svg", "report.html",
     }  # fmt: skip
     assert [line["step"] for line in found] == [3, 6]
+    with new_run(OPTIONS, "other") as trainer:
+        trainer.train()
+    assert (trainer.run.path / "report.html").exists()
+    shown = trainer, trainer.step, trainer.step.model.arena, *dict(trainer.step.model.named_parameters()).values()
+    assert "object at" not in repr(shown)
 
 
 @pytest.mark.parametrize(
     ("options", "more", "message"),
     [
-        ({"train": {}}, {}, r"^options: expected sections of run, data, model, training, got 'train'$"),
+        ({"train": {}}, {}, r"^options: expected sections of run, data, model, training, each .*, got 'train'$"),
         ({"training": {"steps": "4"}}, {}, r"steps: expected a whole number, got '4'"),
         ({}, {"log_to": ["wandb"]}, r"^--log-to: sink 'wandb' is unknown. Expected one of: csv, tensorboard"),
     ],
 )
 def test_new_run_refuses_before_anything_is_written(options, more, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=message), new_run(options, **more):
-        pass
+    with pytest.raises(ConfigError, match=message):
+        new_run(options, **more)
     assert list(tmp_path.iterdir()) == []

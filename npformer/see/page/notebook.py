@@ -26,7 +26,7 @@ MOST_BYTES = 1_000_000
 _STYLE = (
     "<style>.npformer table{border-collapse:collapse}"
     ".npformer table caption{color:inherit;text-align:left;font-weight:600;padding:4px 0}"
-    ".npformer table :is(th,td){text-align:left;vertical-align:top;padding:2px 14px 2px 0;font-weight:400}"
+    ".npformer.npformer table :is(th,td){text-align:left;vertical-align:top;padding:2px 14px 2px 0;font-weight:400}"
     ".npformer table thead th{font-weight:600}.npformer table tbody th{white-space:pre;font-family:monospace}"
     ".npformer .report :is(td,thead th):nth-child(n+2):nth-last-child(n+2),.npformer .model tr>:nth-child(3)"
     "{text-align:right;white-space:nowrap}"

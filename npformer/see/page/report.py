@@ -10,21 +10,30 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from npformer._version import __version__
-from npformer.io.printable import escaped
+from npformer.io.output_files import OWN_PAGE, expect_place, write_file
+from npformer.io.printable import escaped, visible
 from npformer.run.config_file import in_shell
+from npformer.run.options import Options
 from npformer.run.predictions import Piece, Predicted, confusions
 from npformer.run.progress import measures
-from npformer.run.summary import RunSummary, flat
+from npformer.run.summary import RunSummary, flat, summarise
+from npformer.run.trained import load_latest
+from npformer.run.trainer import Trainer
 from npformer.see.explain.sizes import READING
 from npformer.see.page.document import html_page, web_file
+from npformer.see.plot import draw_attention, draw_curves
 from npformer.see.plot.attention import AttentionMap, attention_key, attention_maps
 from npformer.see.plot.charts import Chart, Curve, RunCourse, chart_drawing, course_charts, in_percent
 from npformer.see.plot.svg import STYLE
+from npformer.training.evaluation import Evaluation
 from npformer.training.layer_norms import DEAD, NORM, SATURATED, UPDATE, fields_in
 
+#: The page's name, unless another is given.
+PAGE = "report.html"
 #: The most classes of a matrix, and wrong pieces of a list.
 CLASSES, WRONG = 16, 15
 #: The shades of a table's cells in the style sheet: s0 to s9.
@@ -368,3 +377,51 @@ def _norms(run: RunSummary) -> str:
             figures.append(_figure(chart._replace(write=in_percent, top=1.0) if is_share else chart))
     reading = f'<p class="quiet">{escaped(f"{READING} {OF_SHARES}")}</p>'
     return f'<div class="charts">{"".join(figures)}</div>{reading}'
+
+
+def write_report(runs: Sequence[RunSummary], place: Path, option: str) -> int:
+    """Write the page of these runs, in the place of an older one of npformer's. Returns its bytes.
+
+    Raises OutputError if it cannot be written; an older file is then as it was.
+    """
+    expect_place(place, option, OWN_PAGE)
+    page = report_page(runs).encode()
+    write_file(place, option, page)
+    return len(page)
+
+
+def write_ending(trainer: Trainer, options: Options, found: Evaluation) -> tuple[list[str], str | None]:
+    """Draw curves.svg and attention.svg, and write report.html, into the folder of a run that is trained.
+
+    Returns the paths of the pictures and of the report, None if it was not written. What cannot be written is told: it
+    fails no run.
+    """
+    run, task, training = trainer.run, trainer.task, options.training
+    paths: list[str] = []
+
+    def lacks(what: str, error: Exception) -> None:  # whatever it is, the run is trained and saved
+        why = error or type(error).__name__
+        trainer.progress.say(f"npformer: warning: no {what} was written: {why}. The run is complete without it")
+
+    def write(name: str, make: Callable[[Path], Any]) -> None:
+        try:
+            make(run.path / name)
+            paths.append(str(run.path / name))
+        except Exception as error:
+            lacks(name.removesuffix(".html"), error)
+
+    try:
+        summary = summarise(run, options, trainer.step.model, load_latest(run), task, found)
+    except Exception as error:
+        lacks("report", error)
+        return [], None
+    data = "" if task.name.partition("-")[0] == options.run.task else f" of {task.name}"
+    title = visible(f"{options.run.task}{data} · run {summary.name}")
+    warmup, shown = 0 if training.schedule == "constant" else training.warmup_steps, summary.attention
+    write("curves.svg", lambda path: draw_curves(summary.records, path, title, warmup, training.clip_norm))
+    if shown is not None:
+        drawn = shown.weights, shown.source, shown.target
+        write("attention.svg", lambda path: draw_attention(*drawn, path, f"{title}: {shown.title}"))
+    write(PAGE, lambda path: write_report([summary], path, "report"))
+    report = next((path for path in paths if path.endswith(PAGE)), None)
+    return [path for path in paths if path != report], report

@@ -135,7 +135,8 @@ def test_nobody_s_text_is_html(summary, tmp_path):
 
 AROUND = """<!doctype html><meta charset="utf-8"><title>a notebook</title>
 <style>:root {{ color-scheme: light dark }} body {{ color: light-dark(#000, #ddd); background: light-dark(#fff, #111) }}
-td, th {{ text-align: right }}</style>{}"""
+.jp-RenderedHTMLCommon:not(.jp-RenderedMarkdown) :is(td, th) {{ text-align: right }}</style>
+<div class="jp-RenderedHTMLCommon">{}</div>"""
 CONTRAST = """
 const luminance = (colour) => {
   const linear = (x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
