@@ -10,7 +10,7 @@ from typing import Any
 
 from npformer.backend.backend import Backend, expect_precision
 from npformer.backend.cupy import NOT_INSTALLED, cupy_problem, plain_cupy_backend
-from npformer.errors import ConfigError, DeviceError
+from npformer.errors import ConfigError, DeviceError, meant
 from npformer.extras import install
 from npformer.io.progress_bar import say
 from npformer.late import higher
@@ -44,7 +44,7 @@ def get_backend(
         raise ConfigError(f"threads: expected an integer >= 1, or None for one for each core, got {threads}")
     expect_precision(precision)
     if name not in ("auto", "numpy", "cupy"):
-        raise ConfigError(f"backend: expected auto, numpy or cupy, got {name!r}")
+        raise ConfigError(f"backend: expected auto, numpy or cupy, got {name!r}{meant(name, ('numpy', 'cupy'))}")
     problem = None if name == "numpy" else cupy_problem()
     if name == "cupy" and problem is not None:
         raise DeviceError(f"cupy: {problem}; or use --device numpy (in Python: get_backend('numpy'))")

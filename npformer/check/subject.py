@@ -6,6 +6,7 @@ classes, and code of PyTorch, JAX or other processes, one of these forms.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -52,6 +53,20 @@ def name_of(target: Any) -> str:
     return str(getattr(target, "name", None) or type(target).__name__)
 
 
+def _expect_call(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Raise ConfigError unless the forward of a layer, a model or an object takes so many inputs."""
+    if isinstance(target, Pair):
+        return  # which says it in its own words
+    declared = inspect.signature(target.forward)
+    try:
+        declared.bind(*inputs, **options)
+    except TypeError as error:
+        raise ConfigError(
+            f"inputs: expected those of {name_of(target)}.forward, {', '.join(declared.parameters)}, got "
+            f"{len(inputs)}: {error}"
+        ) from None
+
+
 class Subject:
     """A target at a check's numbers: a function of named float64 tensors, with gradients.
 
@@ -79,6 +94,7 @@ class Subject:
         structure: str | Mapping[str, str] | None = None,
     ) -> None:
         self.target = target = _expected(target)
+        _expect_call(target, inputs, options)
         if device is None:
             of_target = getattr(getattr(target, "backend", None), "device", None)  # a user's backend may be anything
             on_gpu = any(map(is_cupys, within(inputs, options)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import re
 import sys
@@ -19,11 +18,12 @@ from npformer.backend.backend import PRECISIONS, expect_precision
 from npformer.backend.select import KERNELS
 from npformer.check import Case
 from npformer.check.adapters.user_file import UserCase
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, nearest
 from npformer.io import progress_bar
 from npformer.io.printable import visible
 from npformer.io.terminal import COLOURS, GREEN, RED, YELLOW, folded, paint, say_error
 from npformer.lab.grader.templates import write_new
+from npformer.run.tasks import TASKS
 
 DEVICES = ("auto", "numpy", "cupy")
 
@@ -106,7 +106,10 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         known = [str(choice) for choice in action.choices or ()]
         if known and str(value) not in known:
-            near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
+            more = ["train --resume", *(f"train {task}" for task in TASKS)] if action.dest == "command" else []
+            near = nearest(str(value), [*known, *more])
+            if action.dest == "task" and "." in str(value):
+                near = [f"lm --data {value}"]
             hint = f"; did you mean {near[0]}?" if near else ""
             raise argparse.ArgumentError(action, f"expected one of {', '.join(known)}, got {str(value)!r}{hint}")
 

@@ -7,7 +7,6 @@ saves first, unless a second signal comes
 from __future__ import annotations
 
 import argparse
-import difflib
 import io
 import os
 import signal
@@ -36,10 +35,12 @@ from npformer.cli import (
     trace,
     train,
 )
-from npformer.cli.common import Help, Parser, add_color, names_python_file, new_parser
-from npformer.errors import NpformerError
+from npformer.cli.common import Help, Parser, add_color, new_parser
+from npformer.errors import NpformerError, nearest
 from npformer.io.progress_bar import show_bars
 from npformer.io.terminal import choose_colour, say_error
+from npformer.run.config_file import kinds_of
+from npformer.run.options import SECTIONS
 
 EXAMPLES = f"""examples:
   npformer train reverse           reverse words, in {train.TAKES}
@@ -163,11 +164,22 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
 def _unknown_option(word: str, parser: argparse.ArgumentParser) -> str:
     known = [option for action in parser._actions for option in action.option_strings if option[:2] == "--"]
-    if "--model" in known and names_python_file(word):
-        return f"unknown argument {word!r}: a word too many; a file of your own goes after --model: --model {word}"
-    if not word.startswith("-"):
-        return f"unknown argument {word!r}: a word too many" + ("; --set takes KEY=VALUE" if "--set" in known else "")
-    near = difflib.get_close_matches(word.split("=")[0], known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else f"; the options are {', '.join(known)}"
-    text = "; a TEXT that begins with a dash goes after a lone --" if parser.prog.endswith("decode") else ""
-    return f"unknown argument {word!r}{hint}{text}"
+    places = [f"--{action.metavar}".lower() for action in parser._actions if not action.option_strings]
+    settable = [name for options in SECTIONS.values() for name in kinds_of(options)] if "--set" in known else []
+    flag = next((flag for flag, end in (("--model", ".py"), ("--data", ".")) if flag in known and end in word), "")
+    if word in places:
+        hint = f": {word[2:].upper()} stands without it; leave it out"
+    elif word.startswith("-"):
+        near = nearest(word.split("=")[0], [*known, *settable])
+        if near and near[0] not in known:
+            near = [f"--set {name}=VALUE" for name in near if name not in known]
+        else:
+            near = near[:1]
+        hint = f"; did you mean {' or '.join(near)}?" if near else f"; the options are {', '.join(known)}"
+    elif flag and "=" not in word:
+        hint = f": a word too many; a file of your own goes after {flag}: {flag} {word}"
+    else:
+        hint = ": a word too many" + (f"; try --set {word if '=' in word else 'KEY=VALUE'}" if settable else "")
+    if parser.prog.endswith("decode"):
+        hint += "; texts of a file are read by < FILE, and a TEXT that begins with a dash goes after a lone --"
+    return f"unknown argument {word!r}{hint}"

@@ -57,6 +57,11 @@ class WarmupCosine:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.warmup_steps % 1:  # a rate stands where steps belong
+            raise ConfigError(
+                f"warmup_steps: expected a number of steps, got {self.warmup_steps}; the rate comes first: "
+                f"WarmupCosine(peak={self.warmup_steps}, warmup_steps={self.peak}, total_steps={self.total_steps})"
+            )
         if not 0 <= self.warmup_steps <= self.total_steps:
             raise ConfigError(
                 f"warmup_steps: expected 0 <= warmup_steps <= total_steps={self.total_steps}, got {self.warmup_steps}"

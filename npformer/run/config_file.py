@@ -11,22 +11,21 @@ and an optional value may be None or the text "none".
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from npformer.backend.backend import NO_PRECISIONS
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, meant
 from npformer.io.atomic_files import describe
 
-#: A larger file was not written by npformer, whose own have 6 kB.
-MOST_BYTES = 1 << 18
-
+#: What follows from a task and its data. Older files say it, and it is read over.
+FOLLOW = ("sha256", "src_vocab_size", "tgt_vocab_size", "vocab_size", "num_classes", "head", "pad_id")
+MANY = 40  # names that no message lists
 COMMENTS = 34  # the column where meanings usually begin
 
 
@@ -51,6 +50,7 @@ def parse_toml(text: str, path: Path, sections: Mapping[str, type]) -> dict[str,
         for section, entries in values.items():
             if not isinstance(entries, dict):
                 raise ConfigError(f"expected a section [{section}], got {shown(entries)}")
+            values[section] = {name: value for name, value in entries.items() if name not in FOLLOW}
         return {section: fitted(entries, sections[section], f"{section}.") for section, entries in values.items()}
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
@@ -66,14 +66,16 @@ def parse_assignment(text: str, sections: Mapping[str, type]) -> tuple[str, str,
     known = {f"{section}.{key}": kind for section in sections for key, kind in kinds_of(sections[section]).items()}
     if not equals or not name:
         raise ConfigError(f"{text!r}: expected SECTION.KEY=VALUE, such as {next(iter(known))}=…")
+    if name.rpartition(".")[2] in FOLLOW:
+        raise ConfigError(f"{name}: expected no value, since it follows from the data; leave it out")
     full = next((full for full in known if name in (full, full.partition(".")[2])), name)
     expect_known("option", [full], known)
     section, _, key = full.partition(".")
     return section, key, fit(from_shell(value, known[full]), known[full], full)
 
 
-def write_toml(sections: Mapping[str, Any]) -> str:
-    """The TOML of these dataclass instances, by section; read_toml gives equal values back.
+def write_toml(sections: Mapping[str, Any], without: Container[str] = ()) -> str:
+    """The TOML of these dataclass instances, by section, without some options; read_toml gives equal values back.
 
     The meaning of an option stands behind it. One whose value and default are None is a comment. Raises ConfigError
     for a text that UTF-8 cannot hold.
@@ -82,7 +84,7 @@ def write_toml(sections: Mapping[str, Any]) -> str:
     for section, options in sections.items():
         lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
         meanings = meanings_of(type(options))
-        for field in (field for field in dataclasses.fields(options) if field.init):
+        for field in (field for field in dataclasses.fields(options) if field.init and field.name not in without):
             value, meaning = getattr(options, field.name), meanings.get(field.name)
             unset = "# " * (value is None and field.default is None)
             line = f"{unset}{field.name} = {_spell(NONE if value is None else value, f'{section}.{field.name}')}"
@@ -92,14 +94,13 @@ def write_toml(sections: Mapping[str, Any]) -> str:
 
 def _read_text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = path.read_bytes()
     except FileNotFoundError:
         raise ConfigError(f"{path}: expected an options file, found nothing: check the name") from None
     except OSError as error:
-        raise ConfigError(f"{path}: expected an options file to read, got: {describe(error)}") from error
-    if len(data) > MOST_BYTES:
-        raise ConfigError(f"{path}: expected an options file of at most {MOST_BYTES:,} bytes, found more: is it one?")
+        inside = path / "config.toml"
+        hint = f"; did you mean {inside}?" if inside.is_file() else ""
+        raise ConfigError(f"{path}: expected an options file to read, got: {describe(error)}{hint}") from error
     try:
         return data.decode("utf-8-sig")  # some editors begin a file with a mark
     except UnicodeDecodeError as error:
@@ -142,14 +143,9 @@ def expect_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
     known = list(known)
     for name in names:
         if name not in known:
-            ends = {full.rpartition(".")[2]: full for full in known}
-            wanted = name.rpartition(".")[2].lower()
-            nearest = difflib.get_close_matches(wanted, ends, n=3)
-            nearest += [end for end in ends if end not in nearest and len(wanted) > 2 and wanted in end]
-            *others, last = [repr(ends[end]) for end in nearest[:4]] or [""]
-            guess = f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
-            every = f". Expected one of: {', '.join(known)}"
-            raise ConfigError(f"{what} {shown(name)} is unknown{guess if last else every}")
+            few = len(known) < MANY
+            every = f". Expected one of: {', '.join(known)}" if few else "; npformer train --options lists all"
+            raise ConfigError(f"{what} {shown(name)} is unknown{meant(name, known) or every}")
 
 
 def fitted(values: Mapping[str, Any], options: type, before: str = "") -> dict[str, Any]:
@@ -181,7 +177,9 @@ def fit(value: Any, kind: Any, name: str) -> Any:
     with suppress(OverflowError):  # a whole number that is too large for a float
         if fits:
             return float(value) if bare is float else value
-    why = f"; {NO_PRECISIONS[value]}" if get_origin(bare) is Literal and str(value) in NO_PRECISIONS else ""
+    why = ""
+    if get_origin(bare) is Literal:
+        why = f"; {NO_PRECISIONS[value]}" if str(value) in NO_PRECISIONS else meant(str(value), get_args(bare))
     raise ConfigError(f"{name}: expected {_describe(bare, is_optional)}, got {shown(value)}{why}")
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from npformer.errors import OutputError
 from npformer.io.atomic_files import TEMPORARY, describe, make_folder, open_regular, sync_folder
-from npformer.io.printable import visible
+from npformer.io.printable import shell_words, visible
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
 
@@ -66,9 +66,11 @@ class RunDirectory:
             problem = f"a folder without {run.config_path.name}"
         else:
             problem = "a file" if path.exists() else "nothing"
+        near = [*path.parents, *(file.parent for file in sorted(path.glob("*/config.toml"), key=os.path.getmtime))]
+        hint = next((f"; did you mean {run}?" for run in reversed(near) if (run / "config.toml").is_file()), "")
         raise OutputError(
             f"{path}: expected the folder of a run, with its {run.config_path.name}, found {problem}: "
-            "give the folder that `npformer train` printed at its start"
+            f"give the folder that `npformer train` printed at its start{hint}"
         )
 
     @property
@@ -185,8 +187,9 @@ def _refuse_taken(path: Path) -> None:
     taken = [name for name in _names(path) if name != "lock"]
     if taken:
         raise OutputError(
-            f"{path}: expected a new or an empty folder, found {min(taken)!r} in it ({len(taken)} in all). "
-            "Nothing is ever overwritten: choose another --out, or go on with that run by --resume"
+            f"{path}: expected a new or an empty folder, found {min(taken)!r} in it ({len(taken)} in all). Nothing is "
+            "ever overwritten: choose another --out, or go on with that run: npformer train --resume "
+            f"{shell_words(path)}"
         )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, get_args
 
-from npformer.run.config_file import NONE, bare_kind, in_shell, kinds_of, meanings_of
+from npformer.run.config_file import FOLLOW, NONE, bare_kind, in_shell, kinds_of, meanings_of
 from npformer.run.options import SECTIONS, Options, complete
 from npformer.run.tasks import ANSWERS, TASKS
 
 #: Options that follow from the data, and so have no default.
-OF_DATA = ("src_vocab_size", "tgt_vocab_size", "vocab_size", "max_seq_len", "num_classes")
+OF_DATA = ("max_seq_len",)
 FROM_DATA, BY_TASK = "from the data", "by task"
 FEW = 6  # names that a table lists
 
@@ -40,8 +40,7 @@ def option_rows(task: str | None = None) -> list[OptionRow]:
     rows = []
     for section, options in SECTIONS.items():
         for name in kinds_of(options):
-            same = {row for row in every if (row.section, row.name) == (section, name)}
-            one, *others = same
+            one, *others = {row for row in every if (row.section, row.name) == (section, name)}
             rows.append(one._replace(default=BY_TASK) if others else one)
     return rows
 
@@ -58,7 +57,7 @@ def _rows(task: str) -> list[OptionRow]:
     for section, options in sections.items():
         meanings = meanings_of(type(options))
         for name, kind in kinds_of(type(options)).items():
-            if section != "data" or name in TASKS[task].data:
+            if name not in FOLLOW and (section != "data" or name in TASKS[task].data):
                 value = getattr(options, name)
                 default = f"{value:g}" if isinstance(value, float) else in_shell(value)
                 default = FROM_DATA if name in OF_DATA else default

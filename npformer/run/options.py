@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 from npformer.errors import ConfigError
 from npformer.models.config import ModelConfig
 from npformer.optim import Constant, Noam, Schedule, WarmupCosine
+from npformer.run.config_file import FOLLOW, write_toml
 from npformer.run.tasks import ANSWERS, TASKS, Sections, with_defaults
 
 TaskName = Literal["copy", "reverse", "sort", "pairs", "dates", "numbers", "scan", "language", "tags", "mlm", "lm"]
@@ -51,6 +51,7 @@ class RunOptions:
     ] = "auto"
     precision: Annotated[Literal["float32", "tf32"], "of products on a GPU; tf32 is mixed precision"] = "float32"
     init_from: Annotated[str | None, "fine-tuning: the run, checkpoint or file that the first weights come from"] = None
+    log_to: Annotated[str | None, "further places for the metrics, with commas: csv, tensorboard"] = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**64:
@@ -62,7 +63,6 @@ class DataOptions:
     """The data. ``Entry.data`` names the options that a task uses."""
 
     file: Annotated[str | None, "your own UTF-8 file: a text for lm, lines of source, tab, target for pairs"] = None
-    sha256: Annotated[str | None, "SHA-256 of the file, noted by the run; another file is refused"] = None
     held_out_fraction: Annotated[float, "share of the file that is evaluated on and never trained on"] = 0.1
     tokenizer: Annotated[TokenizerName, "pieces of the text; words that are rare are spelled in characters"] = (
         "characters"
@@ -116,7 +116,8 @@ class TrainingOptions:
         for name in ("learning_rate", "eps", "clip_norm"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:  # nan fails both comparisons
-                raise ConfigError(f"training.{name}: expected a finite number > 0, got {value}")
+                off = '; "none" turns it off' if name == "clip_norm" else ""
+                raise ConfigError(f"training.{name}: expected a finite number > 0, got {value}{off}")
         if not 0 <= self.weight_decay < math.inf:
             raise ConfigError(f"training.weight_decay: expected a finite number >= 0, got {self.weight_decay}")
         if not 0 <= self.warmup_steps <= self.steps:
@@ -152,7 +153,7 @@ def _round_share(steps: int, parts: int) -> int:
 def _model_options() -> type:
     """A dataclass with the options of all models. The task determines a run's model, and so its options."""
     kinds = [get_type_hints(answer.config, include_extras=True) for answer in ANSWERS.values()]
-    known = {option: kind for hints in kinds for option, kind in hints.items()}
+    known = {option: kind for hints in kinds for option, kind in hints.items() if option not in FOLLOW}
     return dataclasses.make_dataclass("ModelOptions", [(name, kind, None) for name, kind in known.items()])
 
 
@@ -177,26 +178,28 @@ class Options:
         """Section name -> dataclass, as config.toml holds them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
+    def text(self) -> str:
+        """The text of config.toml: what a hand may set for this task."""
+        others = {option.name for option in dataclasses.fields(DataOptions)}.difference(TASKS[self.run.task].data)
+        return write_toml(self.sections(), {*FOLLOW, *others})
+
 
 def complete(sections: Sections, vocab_size: int, max_length: int, num_classes: int = 0) -> Options:
     """Fill in missing options; the model's sizes follow from the data, the warm-up from the steps.
 
-    sections: section -> key -> value. Raises ConfigError where given sizes contradict the data, or the model that
-    the task uses has no such option.
+    sections: section -> key -> value. Raises ConfigError if the model that the task uses has no such option.
     """
     chosen, sections = sections, with_defaults(sections)
     run = RunOptions(**sections["run"])
     model = sections["model"]
-    model = {"max_seq_len": max_length} | model | _follows(run.task, model, vocab_size, num_classes)
+    model = {"max_seq_len": max_length} | model | _follows(run.task, vocab_size, num_classes)
     config = ANSWERS[TASKS[run.task].kind].config
-    fields = {option.name for option in dataclasses.fields(config)}
-    if unknown := [name for name in model if name not in fields]:
+    fields = {option.name for option in dataclasses.fields(config)}.difference(FOLLOW)
+    if unknown := [name for name in sections["model"] if name not in fields]:
         raise ConfigError(
             f"model.{unknown[0]}: expected an option of the model for the task {run.task}, a "
             f"{config.__name__.removesuffix('Config')}; it has {', '.join(sorted(fields))}"
         )
-    if model.get("pad_id", 0) != 0:
-        raise ConfigError(f"model.pad_id: expected 0, the [PAD] of every vocabulary, got {model['pad_id']}")
     if model.get("positions") == "learned" and model["max_seq_len"] < max_length:
         raise ConfigError(
             f"model.max_seq_len: expected at least {max_length}, the longest sequence of the data, "
@@ -212,20 +215,9 @@ def complete(sections: Sections, vocab_size: int, max_length: int, num_classes: 
     return Options(run, DataOptions(**sections["data"]), config(**model), TrainingOptions(**training))
 
 
-def _follows(task: str, model: Mapping[str, Any], vocab_size: int, num_classes: int) -> dict[str, Any]:
-    """The model options that follow from the data. Raises ConfigError if other values were given."""
-    answer = ANSWERS[TASKS[task].kind]
-    vocabulary = (vocab_size, "the size of the data's vocabulary")
-    translates = TASKS[task].kind == "translate"
-    sizes = ("src_vocab_size", "tgt_vocab_size") if translates else ("vocab_size",)
-    fixed: dict[str, tuple[Any, str]] = dict.fromkeys(sizes, vocabulary)
-    if answer.head is not None:
-        fixed["head"] = (answer.head, f"the one for the task {task}")
-    if answer.head in ("sequence", "tokens"):
-        fixed["num_classes"] = (num_classes, "the number of the data's classes, [PAD] counted")
-    for name, (value, meaning) in fixed.items():
-        if model.get(name, value) != value:
-            raise ConfigError(
-                f"model.{name}: expected {value}, {meaning}, got {model[name]}; leave it out, it follows from the data"
-            )
-    return {name: value for name, (value, _) in fixed.items()}
+def _follows(task: str, vocab_size: int, num_classes: int) -> dict[str, Any]:
+    """The model options that follow from the task and its data."""
+    head = ANSWERS[TASKS[task].kind].head
+    sizes = ("src_vocab_size", "tgt_vocab_size") if TASKS[task].kind == "translate" else ("vocab_size",)
+    classes = {"num_classes": num_classes} if head in ("sequence", "tokens") else {}
+    return dict.fromkeys(sizes, vocab_size) | ({} if head is None else {"head": head}) | classes

@@ -31,6 +31,7 @@ _PIECES = "the vocabulary would be another"
 #: Options of data that cannot change, and why.
 FIXED = {"held_out_fraction": "the run would be evaluated on examples that it has trained on", "symbols": _PIECES,
          "tokenizer": _PIECES, "max_pieces": _PIECES}  # fmt: skip
+FREE = ("model.dropout", "model.recompute")  # options of a model that may change
 
 
 def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections, world: World = SINGLE) -> Assembled:
@@ -47,8 +48,7 @@ def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections,
         assembled = assemble(wanted, checkpoint, world)
     except CheckpointError as error:
         then, now = _flat(saved), _flat(wanted)
-        fixed = [name for name in now if name.startswith(("model.", "run.dtype")) and then.get(name) != now[name]]
-        fixed = [name for name in fixed if name != "model.dropout"]  # of no array
+        fixed = [name for name in now if _is_fixed(name) and then.get(name) != now[name]]
         if not fixed or MISFIT not in str(error):
             raise
         raise ConfigError(
@@ -89,16 +89,10 @@ def schedule_note(run: RunDirectory, checkpoint: Checkpoint, assembled: Assemble
     if then.steps == now.steps:
         return None
     note = f"note: the run goes on to step {now.steps} instead of {then.steps}"
-    before, after = then.make_schedule(width), now.make_schedule(width)
-    ahead = range(checkpoint.step + 1, max(then.steps, now.steps) + 1)
-    if all(before(step) == after(step) for step in ahead):
-        return f"{note}; the schedule {now.schedule} does not depend on steps, so the rate goes on as it was"
     first = checkpoint.step + 1
-    ends = f" and falls to 0 at step {now.steps}" if now.schedule == "warmup_cosine" else ""
-    return (
-        f"{note}; the schedule {now.schedule} changes with it: the rate of step {first} is {after(first):.2e} instead "
-        f"of {before(first):.2e}{ends}"
-    )
+    before, after = (options.make_schedule(width)(first) for options in (then, now))
+    other = f" instead of {before:.2e}" if after != before else ""
+    return f"{note}; by the schedule {now.schedule} the rate of step {first} is {after:.2e}{other}"
 
 
 def tidy(run: RunDirectory, assembled: Assembled) -> None:
@@ -140,15 +134,20 @@ def _expect_options(run: RunDirectory, checkpoint: Checkpoint, saved: Sections, 
     then, now = _flat(saved), _flat(in_file)
     differ = [name for name in {**then, **now} if then.get(name) != now.get(name) or (name in then) != (name in now)]
     told = first_five([f"{name} was {_word(then, name)} and is {_word(now, name)}" for name in differ])
-    if any(name not in now for name in differ):
-        what, way_out = "a file that was cut, or lines of it deleted", f"M{anew[1:]}"
-    else:
+    way_out = f"M{anew[1:]}"  # for a file that was cut, and where another value cannot be
+    if not any(name not in now or _is_fixed(name) for name in differ):
         changed = [word for name in differ for word in ("--set", f"{name}={_word(now, name)}")]
-        what, way_out = "others", f"To go on with these, name them: {again} {shell_words(*changed)}. Else {anew}"
+        way_out = f"To go on with these, name them: {again} {shell_words(*changed)}. Else {anew}"
     raise ConfigError(
-        f"{path}: expected the options that {checkpoint.path.name} was saved with, got {what}: {told}. "
-        f"{way_out}; {again}"
+        f"{path}: expected the options that {checkpoint.path.name} was saved with, got others: {told}. {way_out}; "
+        f"{again}"
     )
+
+
+def _is_fixed(name: str) -> bool:
+    """Whether an option can be no other on resume."""
+    section, _, key = name.partition(".")
+    return name == "run.dtype" or key in FIXED or (section == "model" and name not in FREE)
 
 
 def _expect_the_same_data(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from npformer.data.own_text import TOKENIZERS
 from npformer.errors import CheckpointError, ConfigError
 from npformer.models import Model
 from npformer.run.checkpoint import latest_checkpoint
-from npformer.run.config_file import in_shell
+from npformer.run.config_file import FOLLOW, in_shell
 from npformer.run.model_arrays import model_arrays, set_arrays
 from npformer.run.model_file import load_trained
 from npformer.run.option_table import OF_DATA
@@ -81,7 +81,7 @@ class WeightSource(NamedTuple):
                 f"--from {self.path}: expected a model whose tokenizer is {wanted.__name__}, as the data's, got one "
                 f"with {own.__name__}; start from another run, or train from the beginning"
             )
-        fixed = {f"model.{name}": config[name] for name in config if name not in (*OF_DATA, *FREE, "head")}
+        fixed = {f"model.{name}": config[name] for name in config if name not in (*OF_DATA, *FREE, *FOLLOW)}
         for full, value in {"run.dtype": self.trained.model.backend.dtype, **fixed}.items():
             section, _, name = full.partition(".")
             if filled[section].setdefault(name, value) != value:

@@ -73,7 +73,7 @@ _LONGER: Sections = {
 
 #: Options of generated words, and of a file.
 _WORDS = ("symbols", "min_length", "max_length")
-_FILE = ("file", "sha256", "held_out_fraction")
+_FILE = ("file", "held_out_fraction")
 
 TASKS: dict[str, TaskEntry] = {
     "copy": TaskEntry(defaults=_SHORT, data=_WORDS),

@@ -76,7 +76,7 @@ def _damaged(run: RunDirectory, saved: Checkpoint, sections: Sections, error: Np
     """The error with the file that is to blame: config.toml if it changed, else a list of words, or the checkpoint."""
     text, what, file = saved.state.get("config"), str(error), run.config_path
     if not isinstance(text, str) or parse_toml(text, saved.path, SECTIONS) == sections:
-        lists = {"vocab_size": run.vocabulary_path, "num_classes": run.classes_path}
+        lists = {"embedding": run.vocabulary_path, "head.": run.classes_path}  # by the arrays that have their sizes
         file = next((path for name, path in lists.items() if name in what), saved.path)
     mend = f"npformer train --resume {shell_words(run.path)} says how to mend it"
     return error if file == saved.path else type(error)(f"{file}: does not fit {saved.path.name}: {what}; {mend}")

@@ -73,28 +73,17 @@ def run(cli, mine, tmp_path):
 
 
 def test_the_run_notes_where_its_text_came_from(run, mine):
-    data = options_of(run)["data"]
-    assert data["file"] == str(mine)
-    assert data["sha256"] == hashlib.sha256(mine.read_bytes()).hexdigest()
+    assert options_of(run)["data"]["file"] == str(mine)
     state = (run / "checkpoints" / "step-00000004" / "state.json").read_text()
-    assert data["sha256"] in state
+    assert hashlib.sha256(mine.read_bytes()).hexdigest() in state
     assert str(mine) in state
 
 
-def test_a_changed_text_is_refused(cli, run, mine, contents, resume):
-    """By the run that goes on, and by a new run with the options of the old one."""
+def test_a_changed_text_is_refused(run, mine, contents, resume):
     before, text = contents(run), mine.read_text()
     mine.write_text(text.replace("Die", "die", 1))
     resume().refused(str(mine), "expected the data that the run was trained on", "restore the")
-    config = run / "config.toml"
-    cli("train --config", config, "--out", "new").refused(
-        f"data.sha256: expected {mine} as it was, content of SHA-256 ", "the file has changed", "--set data.sha256=none"
-    )
     assert contents(run) == before
-    assert not (run.parent / "new").exists()
-    cli("train --config", config, "--out", "new", "--set", "data.sha256=none").fine()
-    other = mine.rename(mine.with_name("other.txt"))
-    assert cli("train --config", config, "--out", "newer", "--data", other).code == 0, "named on purpose"
 
 
 def test_another_split_would_evaluate_on_what_was_trained_on(run, resume, unchanged):
