@@ -131,13 +131,10 @@ def _helpers(tree: ast.Module) -> list[str]:
     Each is used, and none has a gradient.
     """
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-    lines = [target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets
-             if isinstance(target, ast.Name)]  # fmt: skip
-    given = [at for at, name in enumerate(lines) if f"d{name}" in used.difference(lines)]
-    later = lines[given[-1] + 1 :] if given else []
-    before = list(takewhile(lambda name: name[:1] != "d" or name[1:] not in {*lines, *used}, later))
-    return before if used.issuperset(before) and not {f"d{name}" for name in before} & {*used, *lines} else []
+    used, lines = ([node.id for node in names if isinstance(node.ctx, kind)] for kind in (ast.Load, ast.Store))
+    given = [at for at, name in enumerate(lines) if f"d{name}" in set(used).difference(lines)]
+    before = list(takewhile(lambda name: name[:1] != "d", lines[given[-1] + 1 :] if given else []))
+    return before if all(name in used and f"d{name}" not in used + lines for name in before) else []
 
 
 class _GrammarReader:
@@ -272,6 +269,8 @@ class _GrammarReader:
                 case ast.Call(ast.Name(name)):
                     instead = f"write np.{name}" if name in _OF_NUMPY else "write it out, in lines of its own"
                     raise self._error(node, f"{name} is no function of a derivation: {instead}")
+                case ast.BinOp(ast.Constant(int() as base) as constant, ast.Pow()):
+                    constant.value = float(base)  # 9 ** 9 ** 9 has no end as a whole number
                 case ast.BitXor():
                     raise self._error(node, "^ is no power")
             if not isinstance(part, _NODES):

@@ -28,8 +28,14 @@ from npformer.typing import HostArray, HostArrays, Named, Shape, Tensors, Values
 _LENGTHS = (((3, 4, 5), (5, 3, 4), (4, 5, 3)), ((2, 3, 4, 5, 6, 7, 8), (3, 2, 5, 4, 7, 6, 8), (2, 4, 3, 6, 5, 8, 7)))
 #: All that a line sees besides the derivation's names; NumPy imports parts of itself when they are first used.
 _PARTIAL = re.compile(r"\bpartial\((\w+), (\w+)\)")
-_NAMES: dict[str, Any] = {"__builtins__": {"__import__": __import__}, "np": np}
-_BITS = 64  # of a whole number
+_NAMES = {"__builtins__": {"__import__": __import__}, "np": np}
+
+
+class _Size(int):
+    """A length. Its powers are floats: C ** C ** C ** C has no end as a whole number."""
+
+    def __pow__(self, other: Any) -> Any:  # type: ignore[override]
+        return float(self) ** other
 
 
 class DerivationPoint:
@@ -38,7 +44,8 @@ class DerivationPoint:
     def __init__(self, derivation: Derivation, number: int) -> None:
         self.derivation = derivation
         lengths = _LENGTHS[len(derivation.letters) > 3][number]
-        self.sizes = dict(zip(derivation.letters, itertools.chain(lengths, itertools.count(9)), strict=False))
+        sizes = map(_Size, itertools.chain(lengths, itertools.count(9)))
+        self.sizes: dict[str, int] = dict(zip(derivation.letters, sizes, strict=False))
         rng = np.random.default_rng([number, 3])
         self.values: Values = dict(self.sizes)
         for each in derivation.inputs:
@@ -58,8 +65,6 @@ class DerivationPoint:
             try:
                 value = self.evaluate(line, values)
                 values[line.name] = value.copy() if isinstance(value, np.ndarray) else value  # one name, one array
-            except DataError:
-                raise
             except Exception as error:
                 raise self._error(line, f"cannot be computed: {self.why_not(line, values, error)}") from None
 
@@ -86,13 +91,13 @@ class DerivationPoint:
         return f"({', '.join(str(letters.get(n, n)) for n in shape)}{',' * (len(shape) == 1)})"
 
     def evaluate(self, line: DerivationLine, values: Named) -> Any:
-        """A line's expression, of these values. Raises DataError for a number that is too large."""
-        code = _code(_PARTIAL.sub(r"partial('\1', '\2')", ast.unparse(line.value)))
-        try:
-            with np.errstate(all="ignore"):
-                return eval(code, {**_NAMES, "partial": self.partial}, dict(values))
-        except OverflowError as error:
-            raise self._error(line, f"cannot be computed: {error}") from None
+        """A line's expression, of these values."""
+        with np.errstate(all="ignore"):
+            return eval(
+                _code(_PARTIAL.sub(r"partial('\1', '\2')", ast.unparse(line.value))),
+                {**_NAMES, "partial": self.partial},
+                dict(values),
+            )
 
     def truth(self, name: str) -> HostArray:
         """The derivative of the loss by a name: what a change there changes."""
@@ -183,30 +188,12 @@ def points_of(derivation: Derivation) -> list[DerivationPoint]:
 
 @cache
 def _code(text: str) -> CodeType:
-    return compile(ast.fix_missing_locations(_Powers().visit(ast.parse(text, mode="eval"))), "<a line>", "eval")
-
-
-class _Powers(ast.NodeTransformer):
-    """Makes each power a call: Python would compute 9 ** 9 ** 9 to its last digit."""
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        is_power = isinstance(node.op, ast.Pow)
-        return ast.Call(ast.Name("__pow__", ast.Load()), [node.left, node.right], []) if is_power else node
-
-
-def _power(base: Any, exponent: Any) -> Any:
-    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > _BITS:
-        raise OverflowError(f"{base} ** {exponent} is too large a whole number")
-    return base**exponent
-
-
-_NAMES["__pow__"] = _power
+    return compile(text, "<a line>", "eval")
 
 
 def _drawn(each: Input, sizes: Mapping[str, int], rng: np.random.Generator) -> HostArray:
     sides = (*each.shape, each.below or ast.Constant(0))
-    *shape, below = (int(eval(_code(ast.unparse(side)), dict(_NAMES), dict(sizes))) for side in sides)
+    *shape, below = (int(eval(_code(ast.unparse(side)), {}, dict(sizes))) for side in sides)
     if each.kind == "whole":
         return rng.integers(below, size=shape)
     drawn: HostArray = np.asarray(rng.normal(size=shape))
