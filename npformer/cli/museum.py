@@ -21,17 +21,12 @@ from npformer.see.plot.charts import draw_comparison
 SUMMARY = "Show backward bugs, their effects, and what finds each."
 EXAMPLES = """examples:
   npformer museum                          every bug, and what finds it
-  npformer museum list                     the list of bugs
   npformer museum show causal-off          one bug explained, with a picture of its effect
   npformer museum --only dropout           the bugs with dropout in id, category or title
   npformer museum mutants --sample 60      a sample of all single mistakes
 
 Each bug is a small change of npformer's own code. python -m benchmarks.museum puts it in, asks the gradient check, the
 invariants of npformer certify and the numbers of the right program, and stores what each finds first."""
-
-LIST_EXAMPLES = """examples:
-  npformer museum list
-  npformer museum list --only noam"""
 
 SHOW_EXAMPLES = """examples:
   npformer museum show causal-off
@@ -50,29 +45,23 @@ although it changes a gradient."""
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options and its parts."""
-    _add_only(parser, "")
+    parser.add_argument("--only", metavar="TEXT", default="", help="only bugs with TEXT in id, category or title")
     parts = parser.add_subparsers(
-        dest="part", metavar="[list | show | mutants]", title="parts", description="each has its own --help"
+        dest="part", metavar="[show | mutants]", title="parts", description="each has its own --help"
     )
-    one = new_parser(parts, "list", "List the bugs.", LIST_EXAMPLES)
-    _add_only(one, argparse.SUPPRESS)
     show = new_parser(parts, "show", "Explain one bug, and draw its effect.", SHOW_EXAMPLES)
-    show.add_argument("id", help="the bug; npformer museum list shows all")
+    show.add_argument("id", help="the bug; npformer museum lists all")
     show.add_argument("--picture", metavar="FILE.svg", type=Path, help="where to draw (default: museum-ID.svg)")
     mutants = new_parser(parts, "mutants", "Try generic mistakes in every backward.", MUTANTS_EXAMPLES)
     mutants.add_argument("--sample", metavar="N", type=int, help="try N of them, chosen at random")
     mutants.add_argument("--seed", type=int, default=0, help="the seed of --sample (default: 0)")
-    for each in (one, show, mutants):
+    for each in (show, mutants):
         each.set_defaults(parser=each)
-
-
-def _add_only(parser: argparse.ArgumentParser, default: str) -> None:
-    parser.add_argument("--only", metavar="TEXT", default=default, help="only bugs with TEXT in id, category or title")
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit 1 if a mutant survives."""
-    if args.only and args.part in ("show", "mutants"):
+    if args.only and args.part:
         raise ConfigError(f"--only: expected no {args.part} beside it; it chooses among the bugs to list")
     if args.part == "show":
         return _show(bug(args.id), args)
@@ -82,11 +71,9 @@ def run(args: argparse.Namespace) -> int:
     chosen = [one for one in BUGS if one.matches(args.only)]
     if not chosen:
         raise ConfigError(f"--only: expected a part of an id, category or title, such as softmax, got {args.only!r}")
-    if args.part == "list":
-        return finished(args, {"bugs": [_named(one) for one in chosen]}, text.listing(chosen))
     exhibits = {one.id: stored(one) for one in chosen}
     bugs = [_named(one) | _found(exhibits[one.id]) for one in chosen]
-    return finished(args, {"bugs": bugs}, text.table(chosen, exhibits))
+    return finished(args, {"bugs": bugs}, text.listing(chosen, exhibits))
 
 
 def _named(one: Mistake) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def test_a_verdict_is_coloured_in_its_place_alone(report, painted, monkeypatch, 
     assert ", ".join(f"{CODES[code]}: {text}" for code, text in (part.split("m", 1) for part in parts)) == painted
 
 
-@pytest.mark.parametrize("words", ["grade --list", "lessons", "lessons 8", "museum list"])
+@pytest.mark.parametrize("words", ["grade --list", "lessons", "lessons 8", "museum"])
 @pytest.mark.parametrize("wide", [60, 80, 120])
 def test_lists_fit_the_terminal(cli, terminal, tmp_path, words, wide):
     (tmp_path / "npformer-progress.json").write_text(json.dumps(PROGRESS))

@@ -17,7 +17,7 @@ from npformer.errors import Interrupted, NpformerError
 NAMES = [*map(name_of, COMMANDS)]
 
 
-PARTS = ("list", "show", "mutants")  # of the museum
+PARTS = ("show", "mutants")  # of the museum
 #: A command's required arguments, to be followed by an unknown flag.
 REQUIRED = {
     "judge": "thing --against thing", "train": "copy", "decode": "thing", "report": "thing", "trace": "softmax",
@@ -52,7 +52,7 @@ def test_an_unknown_command_names_the_nearest(cli):
     cli("trian").refused(f"expected one of {', '.join(NAMES)}, got 'trian'; did you mean train?")
     cli("xyzzy").refused("got 'xyzzy'\n")
     cli("train revers").refused("got 'revers'; did you mean reverse?")
-    cli("museum shw").refused("expected one of list, show, mutants, got 'shw'; did you mean show?")
+    cli("museum shw").refused("expected one of show, mutants, got 'shw'; did you mean show?")
     cli("train copy --device numpi").refused("--device: expected one of auto, numpy, cupy, got 'numpi'; did you")
     cli("--zzzzz").refused("unknown argument '--zzzzz'; the options are --help, --version, --color")
     cli("train reverse --set steps 10").refused("'10': a word too many; try --set KEY=VALUE")

@@ -1,4 +1,4 @@
-"""npformer museum: the list, the table of what finds each bug, and one bug with its picture."""
+"""npformer museum: the list with what finds each bug, and one bug with its picture."""
 
 import re
 
@@ -9,19 +9,14 @@ from npformer.lab.museum.stored import STEPS
 
 
 def test_list(cli):
-    done = cli("museum list").quiet()
+    done = cli("museum").quiet()
     assert all(f"  {one.id} " in done.out for one in BUGS)
-    assert f"{len(BUGS)} bugs" in done.out
-    rows = cli("museum list --json --only NOAM").document["bugs"]
-    assert [row["id"] for row in rows] == ["noam-max", "noam-per-tensor"]
-
-
-def test_the_table(cli):
-    done = cli("museum --only noam").quiet()
-    done.says("OPTIMISER", "noam-max", "training steps", "2 bugs. Look at one: npformer museum show ID")
+    done.says("found by training steps", f"{len(BUGS)} bugs. Look at one: npformer museum show ID")
     assert done.width <= 80
-    (row, _) = cli("museum --only noam --json").document["bugs"]
-    assert (row["id"], row["found_by"], row["diagnosis"]) == ("noam-max", "training steps", "")
+    rows = cli("museum --json --only NOAM").document["bugs"]
+    assert [(row["id"], row["found_by"]) for row in rows] == [
+        ("noam-max", "training steps"), ("noam-per-tensor", "training steps"),
+    ]  # fmt: skip
 
 
 def test_show_tells_and_draws_what_is_stored(cli, tmp_path):

@@ -119,7 +119,7 @@ def test_links_lead_to_pages():
         ("explain softmax --forward", "/operations/softmax.md"),
         ("explain transformer --at 'generator.bias[3]'", ""),
         ("museum show\nlinear-bias-mean", "/museum/linear-bias-mean.md"),
-        ("museum list", "/museum/index.md"),
+        ("museum mutants", "/museum/index.md"),
         ("grade --template layer_norm", "/course/layer_norm.md"),
         ("grade softmax.py", "/course/softmax.md"),
         ("grade --list", "/course/index.md"),

@@ -23,9 +23,9 @@ def test_everything_fits_the_terminal(one, columns, monkeypatch):
     for module in (text, terminal):
         monkeypatch.setattr(module, "columns", lambda: columns)
     exhibit = stored(one)
-    shown = [text.listing([one]), text.table([one], {one.id: exhibit}), text.label(one), text.findings(one, exhibit)]
+    shown = [text.listing([one], {one.id: exhibit}), text.label(one), text.findings(one, exhibit)]
     assert all(len(line) <= columns for part in shown for line in part.splitlines())
-    assert " ".join(shown[2].partition("  right ")[0].split()).endswith(f" {one.id} · {one.category}")
+    assert " ".join(shown[1].partition("  right ")[0].split()).endswith(f" {one.id} · {one.category}")
 
 
 def test_an_id_that_is_not_there_names_the_nearest():

@@ -17,6 +17,6 @@ def bug(name: str) -> Mistake:
         return by_id[name]
     near = difflib.get_close_matches(name, by_id, n=3, cutoff=0.3)
     raise ConfigError(
-        f"bug: expected an id that `npformer museum list` shows, got {name!r}"
+        f"bug: expected an id that `npformer museum` lists, got {name!r}"
         + (f"; did you mean {' or '.join(near)}?" if near else "")
     )

@@ -1,11 +1,11 @@
-"""The museum's output, as wide as the terminal: the list, the table of what finds each bug, the page of one."""
+"""The museum's output, as wide as the terminal: the list with what finds each bug, the page of one."""
 
 from __future__ import annotations
 
 import difflib
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -27,26 +27,14 @@ MEANING = {
 _ID = 33  # width of the longest id and two spaces
 
 
-def listing(bugs: Sequence[Mistake]) -> str:
-    """Ids and titles, category by category."""
-    return _by_category(bugs, lambda one: _entry(one.id, one.title))
-
-
-def table(bugs: Sequence[Mistake], exhibits: Mapping[str, Exhibit]) -> str:
-    """What finds each bug, and the diagnosis, category by category."""
-
-    def row(one: Mistake) -> str:
-        exhibit = exhibits[one.id]
-        says = fill(exhibit.diagnosis or exhibit.says, first=" " * 6, hanging=" " * 8)
-        return f"{_entry(one.id, exhibit.found_by)}\n{says}"
-
-    return _by_category(bugs, row)
-
-
-def _by_category(bugs: Sequence[Mistake], row: Callable[[Mistake], str]) -> str:
+def listing(bugs: Sequence[Mistake], exhibits: Mapping[str, Exhibit]) -> str:
+    """Ids, titles and what finds each, category by category."""
     lines = []
     for category, group in groupby(bugs, key=lambda one: one.category):
-        lines += [category.upper(), *map(row, group)]
+        lines.append(category.upper())
+        for one in group:
+            lines.append(fill(one.title, first=f"  {one.id.ljust(_ID)}", hanging=" " * (_ID + 2)))
+            lines.append(fill(f"found by {exhibits[one.id].found_by}", first=" " * 6, hanging=" " * 8))
     return "\n".join([*lines, f"{counted(len(bugs), 'bug')}. Look at one: npformer museum show ID"])
 
 
@@ -100,10 +88,6 @@ def _shown(e: Mistake, comparison: Comparison | None) -> Iterator[str]:
     for name, course in comparison._asdict().items():
         yield fill(f"  {name}   {course}", hanging=" " * 10)
     yield fill(comparison.verdict)
-
-
-def _entry(name: str, text: str) -> str:
-    return fill(text, first=f"  {name.ljust(_ID)}", hanging=" " * (_ID + 2))
 
 
 def mutation_table(results: Sequence[MutantResult], counts: Mapping[str, Any], seconds: float) -> str:
