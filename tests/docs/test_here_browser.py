@@ -127,11 +127,9 @@ def test_the_exercise_stays_after_a_reload_and_the_next_one_is_offered(opened, b
     browser.driver.refresh()
     browser.wait(DONE)
     assert browser.run(chosen) == "2. ReLU"
-    first, last, numbers, apart = browser.run(SEEN)
-    lines = template(find("relu")).split("\n")
+    lines, (first, last, numbers, apart) = template(find("relu")).split("\n"), browser.run(SEEN)
     assert first < lines.index("def relu_backward(dy, cache):") + 1 < last, "what is to be written is in sight"
-    assert numbers == len(lines)
-    assert apart == 0, "each number stands beside its line"
+    assert (numbers, apart) == (len(lines), 0), "each stands beside its line"
     assert judged_in(browser, "relu", "return dy") == "relu: not yet; dx is not right."
     assert not browser.find("#next").is_displayed()
     assert judged_in(browser, "relu", "return np.where(cache, dy, 0.0)") == "relu: right."

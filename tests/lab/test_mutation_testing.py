@@ -129,14 +129,3 @@ def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(monk
 )
 def test_judgement_of_a_diagnosis(operator, cause, diagnosis, judgement):
     assert MutantResult("…", operator, KILLED, "softmax", cause, diagnosis).judgement == judgement
-
-
-def test_the_summary():
-    def result(outcome, cause=""):
-        return MutantResult("…", "drop a term", outcome, "", cause)
-
-    summed = summary([result(KILLED, "missing term"), result(KILLED, "unknown"), result(CRASHED), result(EQUIVALENT)])
-    assert summed == {
-        "mutants": 4, KILLED: 2, CRASHED: 1, EQUIVALENT: 1, SURVIVED: 0,
-        "diagnosis": {"right": 1, "same effect": 0, "unknown": 1, "wrong": 0},
-    }  # fmt: skip
