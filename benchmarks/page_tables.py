@@ -1,7 +1,5 @@
 """The generated parts of the pages, as Markdown, made from the documents under benchmarks/results."""
 
-import re
-
 from benchmarks import machine, report
 from benchmarks.gpu.targets import CARD, targets
 from benchmarks.harness import PEER
@@ -226,31 +224,11 @@ def experiments(documents):
     return (table(("experiment", "what it printed", "took", "others"), rows) if rows else "") + lacking
 
 
-def tables_of(document):
-    """The tables that a command printed: title -> row -> column -> cell."""
-    found, lines = {}, [re.split("  +", line) for line in document["output"]]
-    for line, (after, *_) in zip(lines, [*lines[1:], [""]], strict=True):
-        if set(after) == {"-"}:
-            title, *columns = line
-            found[title] = {}
-        elif set(line[0]) != {"-"}:
-            found[title][line[0]] = dict(zip(columns, line[1:], strict=False))
-    return found
-
-
 def scale(documents):
     """What queries learn without the division by √d_k and with it."""
     (document,) = (one for one in of(documents, "command") if one["name"] == "experiment-gradient-sizes")
-    tables, widths = tables_of(document), ("16", "64", "256", "1024")
-    rows = [
-        (f"{title}, {name}", *map(found[name].get, widths))
-        for title, found in ((title, tables[f"{title}, d_k:"]) for title in QUERIES)
-        for name in found
-    ]
-    return table(("d_k", *widths), rows) + origins([document])
-
-
-QUERIES = ("queries that learn nothing", "median dq", "mean dq")
+    lines = [line for line in document["output"][:12] if set(line) - {"-", " "}]
+    return "```text\n" + "\n".join(lines) + "\n```\n" + origins([document])
 
 
 def outputs(documents):

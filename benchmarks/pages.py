@@ -59,7 +59,6 @@ PARTS = {
     "commands": page_tables.commands,
     "experiments": page_tables.experiments,
     "outputs": page_tables.outputs,
-    "explain_adam": lambda documents: block("explain adam"),
     "explain_number": lambda documents: block(
         "explain transformer --at 'decoder.layers.0.self_attention.query.weight[3,1]'"
     ),

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import PLAIN
-from npformer.check.inputs import as_tuple
 from npformer.io.terminal import fill
 from npformer.models import Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.see.record.models import plain_backend
@@ -86,19 +85,12 @@ def sizes() -> GradientSizes:
 def attention_sizes(width: int, scaled: bool, rng: np.random.Generator) -> QuerySizes:
     """Of 2,048 queries and 16 keys; all entries, those of the weights' gradient too, have variance 1."""
     queries, keys = rng.standard_normal((QUERIES, width)), rng.standard_normal((KEYS, width))
-    upstream = rng.standard_normal((QUERIES, KEYS))
-    dscores, dq = query_gradients(queries, keys, upstream, 1 / math.sqrt(width) if scaled else 1.0)
-    size, largest = np.sqrt(np.mean(dq**2, axis=-1)), np.max(np.abs(dscores), axis=-1)
-    return QuerySizes(float(np.median(size)), float(np.mean(size)), float(np.mean(largest < NOTHING)))
-
-
-def query_gradients(
-    queries: HostArray, keys: HostArray, upstream: HostArray, scale: float
-) -> tuple[HostArray, HostArray]:
-    """The gradients of scores (T, S) and of queries (T, D), from that of the weights (T, S)."""
-    _, cache = PLAIN.softmax.forward(queries @ keys.T * scale)
-    (dscores,) = as_tuple(PLAIN.softmax.backward(upstream, cache))
-    return dscores, dscores @ keys * scale
+    scale = 1 / math.sqrt(width) if scaled else 1.0
+    weights, cache = PLAIN.softmax.forward(queries @ keys.T * scale)
+    dscores = PLAIN.softmax.backward(rng.standard_normal(weights.shape), cache)
+    size = np.sqrt(np.mean((dscores @ keys * scale) ** 2, axis=-1))
+    nothing = np.mean(np.max(np.abs(dscores), axis=-1) < NOTHING)
+    return QuerySizes(float(np.median(size)), float(np.mean(size)), float(nothing))
 
 
 def through_relus(gain: float, layers: int, rng: np.random.Generator) -> float:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from npformer.check.cases.catalogue import catalogue
+from npformer.functional import cross_entropy_backward, cross_entropy_forward
 from npformer.see.explain import explanation, session
 from npformer.see.explain.number import find, names_of_calls
 from npformer.see.explain.words import ALONE, GRADIENT, PADDED, axis_words, quoted, what
-from npformer.see.record.models import case_setting, model_setting
+from npformer.see.record.models import case_setting, model_setting, showcase_model
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,20 @@ def test_padding_is_that_of_the_sequence_which_a_part_works_on(padded_apart, at,
     zeros = {product.place: product.zero for group in groups for product in group.products if product.value == 0}
     sources, targets = {"b1 t3": PADDED}, {"b0 t2": PADDED, "b0 t3": PADDED, "b1 t3": GRADIENT}
     assert zeros == (targets if of_targets else sources)
+
+
+def test_padding_as_a_class_has_a_gradient_and_nowhere_else():
+    """The showcase's [PAD], id 0: p·counted/n of its logit; as target, key and query exactly 0."""
+    model, inputs, targets, _ = showcase_model()
+    logits, cache = model.forward(*inputs)
+    _, kept = cross_entropy_forward(logits, targets)
+    (dlogits,) = cross_entropy_backward(1.0, kept)
+    model.backward(dlogits, cache)
+    of_logit, *others = (dict(model.named_parameters())[name].grad[0]
+                         for name in ("generator.bias", "src_embedding.weight", "tgt_embedding.weight"))  # fmt: skip
+    assert of_logit == pytest.approx(np.sum(kept.p[targets > 0, 0]) / kept.num_counted)
+    assert of_logit > 0
+    assert not any(zeros.any() for zeros in (dlogits[targets == 0], *others))
 
 
 def test_a_lone_key_is_the_reason_for_its_query_alone():
