@@ -76,7 +76,7 @@ LESSONS: tuple[Lesson, ...] = (
         "A mean in place of a sum. Which gradient is wrong, by which factor, and does training tell?",
         (
             LessonStep(
-                "Each row compares a gradient with slopes measured on the forward alone. An error of 1e-16 is rounding.",
+                "Each row compares a gradient with slopes measured on the forward. An error of 1e-16 is rounding.",
                 "npformer gradcheck --only linear",
             ),
         ),
@@ -98,9 +98,7 @@ LESSONS: tuple[Lesson, ...] = (
         (
             LessonStep(COMPARE.format("softmax"), "npformer explain softmax"),
             LessonStep("Masked entries are among the rows: their gradient is 0.", "npformer gradcheck --only softmax"),
-            LessonStep(
-                "Print dx.sum(axis=-1) in your backward: the grader shows it. Then take the shared term out."
-            ),
+            LessonStep("Print dx.sum(axis=-1) in your backward: the grader shows it. Then take the shared term out."),
         ),
     ),
     Lesson(
@@ -155,7 +153,7 @@ LESSONS: tuple[Lesson, ...] = (
         ),
         ("feed_forward", "encoder_layer_post"),
         "residual-omitted",
-        "The short way around the sub-layer carries most of the gradient. Is that seen in the curve?",
+        "The short way takes the gradient past the sub-layer. Is its loss seen in the curve?",
         (
             LessonStep(
                 "One number of a gradient: the ways through the sub-layers and past them, under paths, add up to it.",
@@ -174,9 +172,7 @@ LESSONS: tuple[Lesson, ...] = (
         "Gradients are added to what is there, so each step begins with zeros.",
         (
             LessonStep("The loss, where the backward begins.", "npformer explain cross_entropy --forward"),
-            LessonStep(
-                "npformer/training/step.py is the step, examples/train_by_hand.py all of it in one short file."
-            ),
+            LessonStep("npformer/training/step.py is the step, examples/train_by_hand.py all of it in one short file."),
         ),
         ("cross_entropy",),
         "gradients-not-zeroed",
