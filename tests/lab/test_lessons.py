@@ -93,15 +93,6 @@ def test_the_page_asks_before_it_shows_and_hides_the_answer():
     assert "(2, 3)" not in re.sub("<details>.*</details>", "", shown)
 
 
-def test_a_question_stands_before_its_command():
-    lines = text.shown(lesson(1), LearnerProgress(Path()), {}, ASKED).splitlines()
-    begins = lines.index("  Predict 1: What shape has dweight, which is a question long enough for two")
-    assert lines[begins + 1 : begins + 3] == ["  lines of text?", "    npformer explain linear"]
-    begins = lines.index("  Predict 2: How many?")
-    assert lines[begins + 1 : begins + 3] == ["  Predict 3: How large?", "    npformer gradcheck --only linear"]
-    assert "Is prediction 1 right? npformer lessons 1 --predict 1 ANSWER" in lines
-
-
 def test_the_last_lessons_file_has_one_fault(tmp_path, monkeypatch):
     """Gradients that come out of the backward before it are right; mended, all are."""
     monkeypatch.syspath_prepend(tmp_path)

@@ -120,11 +120,8 @@ def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(monk
         ("drop a term", "missing term", "missing term: line 1 of f: `a` should be `a + b`", "right"),
         ("drop a factor", "extra factor", "extra factor: line 1 of f: `a` should be `b`", "same effect"),
         ("change a sign", "sign", "it has the opposite sign everywhere", "right"),
-        ("scale by 2", "scaled by 2", "it is 2 times too large everywhere", "right"),
-        ("drop a transpose", "transposed", "axes 0 and 1 are exchanged", "right"),
         ("drop a term", "sign", "it has the opposite sign everywhere", "wrong"),
         ("drop a term", "unknown", "no known pattern fits", "unknown"),
-        ("drop a term", "", "", "unknown"),
     ],
 )
 def test_judgement_of_a_diagnosis(operator, cause, diagnosis, judgement):

@@ -38,7 +38,7 @@ class Lesson:
             if not self.file:
                 steps.append(LessonStep(f"Write {name}_backward.", f"npformer grade --template {name}"))
             path = self.file or f"{name}.py"
-            steps.append(LessonStep("The report ends with the way to a larger hint.", f"npformer grade {path}"))
+            steps.append(LessonStep("Grade it.", f"npformer grade {path}"))
         return tuple(steps)
 
     @property
