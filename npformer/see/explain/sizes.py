@@ -39,17 +39,16 @@ READING = (
 )
 OF_SCALE = (
     "q·k is a sum of d_k products, so its deviation is √d_k. Without the scale softmax gives one key nearly all the "
-    "weight. A query that is sure of its key learns nothing: all its scores have gradients below 0.001. One that is "
-    "undecided between two gets too much: the mean dq is larger than with the scale, at every width."
+    "weight. A query that is sure of its key learns nothing: all its scores have gradients below 0.001. The others get "
+    "too much: the mean dq is larger than with the scale, at every width."
 )
 OF_GAIN = "Each layer multiplies the gradient by the gain: below 1 it vanishes, at 1 it is kept, above 1 it explodes."
 #: Why deep models are warmed up: the start page has this text, others lead to it.
 OF_DEPTH = (
-    "Adam's first step moves every number by the rate, against its gradient. For a short step that lowers the loss by "
-    "rate·Σ|g|. The sum over L fresh layers grows about as L with post-LN, where each is normalised back to size 1; "
-    "with pre-LN about as √L, since each is a smaller part of a growing sum. So one rate is a longer step in a deeper "
-    "model, and less and less of what it predicts comes true, with post-LN first. A warm-up begins with a rate that is "
-    "short enough."
+    "Adam's first step moves every number by the rate, against its gradient: to first order the loss falls by "
+    "rate·Σ|g|. Over L fresh layers the sum grows about as L with post-LN, which brings each back to size 1, and about "
+    "as √L with pre-LN, where each is a smaller part of a growing sum. So one rate is a longer step in a deeper model, "
+    "and less of what it predicts comes true, with post-LN first. A warm-up begins with a rate that is short enough."
 )
 
 
