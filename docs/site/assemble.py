@@ -62,7 +62,7 @@ def index(readme: str) -> str:
         for caption, pages in CAPTIONS.items()
     )
     title, _, head = re.sub(r"\*\*Start here.*?\n\n", "", head, count=1, flags=re.DOTALL).partition("\n\n")
-    first = f"{title}\n\n{_START}\n\n{action('Show me, in two minutes')}\n\n{questions()}"
+    first = f"{title}\n\n{_START}\n\n{action('Open the page of its numbers')}\n\n{questions()}"
     return f"{first}\n\n{head}{cards()}\n\n{mark}{rest}{trees}"
 
 
