@@ -4,8 +4,8 @@ The files in the order in which a user's pair goes through them:
 
     check                                                the call: its options, and what it refuses
     prepared, checkable, inputs                          what is checked
-    look, subject                                        the check at one point, and its target
-                                                         what is asked there: the rest of this list, in this order
+    one_point, subject                                   the check at one point, and its target
+    look                                                 what is asked there: the rest of this list, in this order
     fitness, oracles                                     the witnesses
     behaviour, properties                                what else a backward owes
     verdict, with rounding, sweep, plateaus, regions     the verdict

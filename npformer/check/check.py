@@ -22,7 +22,8 @@ from npformer.check.adapters.triton_kernels import patched_once
 from npformer.check.checkable import within
 from npformer.check.fitness import place_of
 from npformer.check.inputs import is_float
-from npformer.check.look import CheckOptions, OtherPrecision, at_one_point, random_upstreams
+from npformer.check.look import CheckOptions, OtherPrecision, random_upstreams
+from npformer.check.one_point import at_one_point
 from npformer.check.prepared import Constants, adapted, expect_known, prepared
 from npformer.check.remembered import remembered_bits
 from npformer.check.report import Report, Row

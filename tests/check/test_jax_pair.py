@@ -134,8 +134,9 @@ def test_the_line_of_a_rule():
     (row,) = gradcheck(from_jax(layer_norm), X).rows
     assert (row.verdict, row.cause) == ("WRONG", "sign")
     assert row.diagnosis == (
-        f"sign: test_jax_pair.py, line {line_of(layer_norm_backward, 'along_x_hat =')}, in layer_norm_backward: "
-        "`(dy * x_hat).mean(axis=-1, keepdims=True)` should be `-(dy * x_hat).mean(axis=-1, keepdims=True)`"
+        f"sign: test_jax_pair.py, line {line_of(layer_norm_backward, 'return')}, in layer_norm_backward: "
+        "`dy - dy.mean(axis=-1, keepdims=True) + x_hat * along_x_hat` should be "
+        "`dy - dy.mean(axis=-1, keepdims=True) - x_hat * along_x_hat`"
     )
     assert layer_norm.bwd is layer_norm_backward
 

@@ -44,8 +44,9 @@ import numpy as np
 from npformer.check import behaviour
 from npformer.check.behaviour import Repeats
 from npformer.check.inputs import is_float
-from npformer.check.look import CheckOptions, at_one_point, expect_fitting, not_numbers, upstreams_of, without_verdict
+from npformer.check.look import CheckOptions, expect_fitting, not_numbers, upstreams_of, without_verdict
 from npformer.check.measures import NEGLIGIBLE, largest, max_abs, nearby, rms, scale_of, terms, worst_at
+from npformer.check.one_point import at_one_point
 from npformer.check.oracles import Oracle
 from npformer.check.report import KINK, RIGHT, UNCLEAR, WRONG, Report, Row
 from npformer.check.rounding.float64 import DRAWS, LIMIT, LOST
