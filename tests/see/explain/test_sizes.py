@@ -55,7 +55,7 @@ def test_a_first_step_in_depth(order, grows, arrives):
 @pytest.mark.parametrize("vocabulary", [16, 96])
 def test_the_first_logits_of_xaviers_output_map(vocabulary):
     """C = 32: their variance is 2C/(C + V), and the first loss is above ln V by about half of that."""
-    config = TransformerConfig(vocabulary, vocabulary, d_model=32, num_heads=4, d_ff=64, dropout=0.0)
+    config = TransformerConfig(vocabulary, vocabulary, d_model=32, num_heads=4, d_ff=64, dropout=0.0, init="xavier")
     model, tokens = Transformer(config), np.random.default_rng(0).integers(3, vocabulary, (64, 8))
     logits = model(tokens, tokens)
     variance = 2 * 32 / (32 + vocabulary)
