@@ -40,7 +40,7 @@ class Setting(NamedTuple):
     """Seeds, and what is varied."""
 
     seeds: int
-    widths: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512, 1024)
+    widths: tuple[int, ...] = (16, 64, 256, 1024)
     layers: tuple[int, ...] = (1, 2, 4, 6, 8, 10, 12)
     gains: tuple[float, ...] = (0.7, 0.9, 1.0, 1.1, 1.4)
     depths: tuple[int, ...] = (1, 2, 4, 8, 12, 18)
