@@ -533,7 +533,7 @@ SIMPLE = (
     _of_changes(copies, outputs, flips, negations, drops, accumulation, helpers, moved_out),
     _of_additions(unused_names), EXCHANGED,
     _of_changes(associations, axes, places, shifts, ones, transposes, branches, turns, constants),
-    _of_additions(unused_names, functions, factors, products, terms),
+    _of_additions(functions, factors, products, terms),
 )  # fmt: skip
 #: Tried after them: inventions, which build new expressions.
 INVENTED = _of_additions(unused_in_products, projections, derived_factors, sums)
