@@ -6,16 +6,13 @@ from benchmarks.harness import PEER
 from benchmarks.measured import COMMANDS, shown
 from benchmarks.products import step_flop
 from npformer.backend.backend import PRECISIONS
-from npformer.cli.main import COMMANDS as COMMAND_LINE
-from npformer.cli.main import name_of
 from npformer.cli.train import TAKES
 from npformer.io.percent import percent
 from npformer.models.presets import PRESETS
-from npformer.run.option_table import differences, option_rows
+from npformer.run.option_table import option_rows
 
 SIZES = ("tiny", "small", "mid", "base")
 OF_BOUND = "of the bound by matrix products"
-EXPERIMENT = "experiment-"  # how names of such commands begin
 TOO_BUSY = 0.1  # share of the cores that others use
 KERNELS = {"npformer-numba": "compiled", "npformer-numpy": "NumPy alone", "npformer-plain": "plain"}
 
@@ -56,19 +53,21 @@ def origins(documents):
     return "\n" + "".join(map(origin, documents))
 
 
-def measured(sources, head, rows, command):
+def measured(sources, head, rows, command, *, with_origin=True):
     """A table of these documents and where they come from; without rows, the command that makes them."""
-    return table(head, rows) + origins(sources) if rows else not_measured(f"python -m benchmarks.{command}")
+    told = origins(sources) if with_origin else ""
+    return table(head, rows) + told if rows else not_measured(f"python -m benchmarks.{command}")
 
 
-def part(benchmark, head, command):
+def part(benchmark, head, command, *, with_origin=True):
     """A part of a page, from a function that makes the rows of one document of a benchmark."""
 
     def of_rows(rows):
         def made(documents):
             sources = of(documents, benchmark)
             every = [row for document in sources for row in rows(document)]
-            return measured(sources, head.split(" | "), every, f"{command} --save benchmarks/results/{benchmark}.json")
+            command_line = f"{command} --save benchmarks/results/{benchmark}.json"
+            return measured(sources, head.split(" | "), every, command_line, with_origin=with_origin)
 
         return made
 
@@ -213,17 +212,6 @@ def commands(documents):
     return (f"{table(head, rows)}\n{made}" if rows else "") + lacking
 
 
-def experiments(documents):
-    """A row for each experiment; its page on the site shows what it printed."""
-    by_name, lacking = named(documents, in_a_table=False)
-    rows = [
-        [COMMANDS[name].what, f"[`{one['file']}`](../benchmarks/results/{one['file']})", took(one["seconds"]),
-         busy(one["others_share"])]
-        for name, one in by_name.items() if name.startswith(EXPERIMENT)
-    ]  # fmt: skip
-    return (table(("experiment", "what it printed", "took", "others"), rows) if rows else "") + lacking
-
-
 def scale(documents):
     """What queries learn without the division by √d_k and with it."""
     (document,) = (one for one in of(documents, "command") if one["name"] == "experiment-gradient-sizes")
@@ -232,13 +220,13 @@ def scale(documents):
 
 
 def outputs(documents):
-    """The output of other commands that print a table."""
+    """The output of commands that print a table; experiments have pages of their own, on the site."""
     by_name, lacking = named(documents, in_a_table=False)
-    by_name = {name: one for name, one in by_name.items() if not name.startswith(EXPERIMENT)}
     texts = [
         f"### {COMMANDS[name].what}\n\n```text\n" + "\n".join(one["output"]) + "\n```\n"
         f"Took {took(one['seconds'])}; others used {busy(one['others_share'])} of the cores.\n{origins([one])}"
         for name, one in by_name.items()
+        if not name.startswith("experiment-")
     ]
     return "\n".join(texts) + lacking
 
@@ -252,17 +240,6 @@ def named(documents, *, in_a_table):
     return {name: known[name] for name in names if name in known}, made
 
 
-def usage(documents):
-    """What each command does, and those of its examples that say what they do, as its --help; no measurement."""
-    texts = []
-    for module in COMMAND_LINE:
-        lines = module.EXAMPLES.partition("\n\n")[0].splitlines()[1:]
-        pairs = [line[2:].partition("  ")[::2] for line in lines if " | " not in line]
-        shown = "".join(f"- `{command}`: {meaning.strip()}\n" for command, meaning in pairs if meaning.strip())
-        texts.append(f"## npformer {name_of(module)}\n\n{module.SUMMARY}\n\n{shown}")
-    return "\n".join(texts)
-
-
 def options(documents):
     """A table of all options for each section of a run; no measurement."""
     head, texts = ("option", "type", "default", "meaning"), []
@@ -271,15 +248,6 @@ def options(documents):
         cells = [(f"`{row.name}`", row.kind, row.default, row.meaning) for row in rows if row.section == section]
         texts.append(f"### [{section}]\n\n{table(head, cells)}")
     return "\n".join(texts)
-
-
-def defaults(documents):
-    """A row for tasks with the same defaults: those that are not the same for all tasks; no measurement."""
-    tasks = {}
-    for task, rows in differences().items():
-        told = ", ".join(f"`{row.name}={row.default}`" for row in rows)
-        tasks.setdefault(told, []).append(f"`{task}`")
-    return table(("task", "its defaults"), [(", ".join(names), told) for told, names in tasks.items()])
 
 
 def took(seconds):
@@ -292,25 +260,25 @@ def gpu(documents):
 
     A precision, or a way to launch, that npformer has no more has no row.
     """
-    runs, of_card, decoded, steps = of(documents, "gpu"), {}, {}, {}
+    runs, of_card = of(documents, "gpu"), {}
+    decoded, steps = [], []
     for document in runs:
         of_card |= document["results"] if CARD in document["machine"]["GPU"] else {}
         for part, result in document["results"].items():
             if part == "decode":
-                decoded |= {
-                    (f"{each['size']}, {each['precision']}", str(each["batch"]), row["name"]): [
-                        f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"]),
-                        report.digits(row.get("launches")), *made_by(document, row)]
+                decoded += [
+                    [f"{each['size']}, {each['precision']}", str(each["batch"]), row["name"],
+                     f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"]),
+                     report.digits(row.get("launches")), *made_by(document, row)]
                     for each in result for row in each["contenders"]
-                }  # fmt: skip
+                ]  # fmt: skip
             elif part.startswith(("train ", "against ")) and result["precision"] in PRECISIONS:
-                steps |= {
-                    (f"{result['size']}, {result['precision']}", row["name"]): [
-                        report.milliseconds(row["median"]), report.ratio(row["times_as_fast"]),
-                        share_of_products(document, result, row), report.digits(row["kernels"]),
-                        *made_by(document, row)]
+                steps += [
+                    [f"{result['size']}, {result['precision']}", row["name"], report.milliseconds(row["median"]),
+                     report.ratio(row["times_as_fast"]), share_of_products(document, result, row),
+                     report.digits(row["kernels"]), *made_by(document, row)]
                     for row in result["contenders"] if not row["name"].endswith("-many")
-                }  # fmt: skip
+                ]  # fmt: skip
     every = targets(of_card)
     aimed = [[each.what, each.wanted, each.found, HOLDS[each.holds]] for each in every if each.found]
     text = table((f"target on an {CARD}", "wanted", "found", "holds"), aimed) if runs else ""
@@ -318,7 +286,7 @@ def gpu(documents):
     by = ("card, commit", "kernels")
     if decoded:
         head = ("size, precision", "sentences", "", "tokens a second", "times as fast as PyTorch", "launches a token")
-        text += table((*head, *by), [[*key, *row] for key, row in decoded.items()]) + "\n"
+        text += table((*head, *by), decoded) + "\n"
     head = (
         "size, precision",
         "",
@@ -327,7 +295,8 @@ def gpu(documents):
         "of the bound by matrix products",
         "launches",
     )
-    return text + measured(runs, (*head, *by), [[*key, *row] for key, row in steps.items()], "gpu")
+    newest = {(size, name): [size, name, *row] for size, name, *row in steps}
+    return text + measured(runs, (*head, *by), [*newest.values()], "gpu")
 
 
 def share_of_products(document, result, row):
@@ -345,4 +314,4 @@ def made_by(document, row):
     about, kernels = document["machine"], "–"
     if row["name"].startswith("npformer"):
         kernels = "as now" if about["kernels"] == machine.kernels() else "changed since"
-    return f"{about['GPU'].split(',')[0].removeprefix('NVIDIA ')}, {about['commit']}", kernels
+    return f"{about['GPU'].split()[1].rstrip(',')}, {about['commit']}", kernels

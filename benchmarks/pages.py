@@ -21,8 +21,10 @@ from benchmarks.checkers.table import checkers
 from benchmarks.corpus import tables
 from benchmarks.machine import ROOT
 from benchmarks.measured import RESULTS
+from docs.site.commands_page import page as commands_page
 from docs.site.lessons_page import page as lessons_page
 from npformer.check.derivations import GRAMMAR
+from npformer.cli.main import COMMANDS
 from npformer.cli.main import main as npformer
 from npformer.io.terminal import fill
 from npformer.lab.lessons import LESSONS
@@ -57,7 +59,6 @@ PARTS = {
     "same_bits": page_tables.same_bits,
     "gpu": page_tables.gpu,
     "commands": page_tables.commands,
-    "experiments": page_tables.experiments,
     "outputs": page_tables.outputs,
     "explain_number": lambda documents: block(
         "explain transformer --at 'decoder.layers.0.self_attention.query.weight[3,1]'"
@@ -68,9 +69,8 @@ PARTS = {
     "lessons": lambda documents: lessons_page(
         LESSONS, lambda one: {name: [(q.asked, q.told) for q in before] for name, before in questions(one).items()}
     ),
-    "usage": page_tables.usage,
+    "usage": lambda documents: commands_page(COMMANDS),
     "options": page_tables.options,
-    "defaults": page_tables.defaults,
 }
 
 

@@ -29,12 +29,12 @@ def cells(results, checker, name):
     """A checker's row for a list: its name and COLUMNS."""
     asked, causes = (verdicts(results, each, name) for each in (checker, "npformer cause"))
     found, alarms = (
-        f"{sum(verdict in FAILS for right, verdict, _ in asked if right is kind)} of "
+        f"{sum(verdict in FAILS for right, verdict, _ in asked if right is kind)}/"
         f"{sum(right is kind for right, _, _ in asked)}"
         for kind in (False, True)
     )
     unclear = sum(verdict == "cannot tell" for _, verdict, _ in asked)
-    named = f"{sum(verdict == 'right' for _, verdict, _ in causes)} of {len(causes)}"
+    named = f"{sum(verdict == 'right' for _, verdict, _ in causes)}/{len(causes)}"
     cause = named if checker == "npformer" and causes else "–"
     seconds = f"{sum(seconds for _, _, seconds in asked):,.0f}"
     return [f"`{CHECKERS[checker][0]}`", found, alarms, str(unclear), cause, seconds]

@@ -28,13 +28,18 @@ def corpus(document):
     return rows(document, [which for which in WHAT if which != "derivations"], VERDICTS)
 
 
-@part("corpus", "list | found | true cause named | another one named | line named", SAVE)
+@part("corpus", "list | found | true cause named | another one named | line named", SAVE, with_origin=False)
 def causes_named(document):
     """How often the cause and the line of a mistake are named, of those whose kind is listed."""
     return rows(document, ("foreign", "sources"), ("found", "cause", "cause_false", "line"))
 
 
-@part("corpus", "list | wrong | found | told what mends it | told what is false | changes | of these, mend", SAVE)
+@part(
+    "corpus",
+    "list | wrong | found | told what mends it | told what is false | changes | of these, mend",
+    SAVE,
+    with_origin=False,
+)
 def people(document):
     """What an explanation is worth: a change is applied to the source, and has to mend it at all points."""
     columns = ("wrong", "found", "cause", "cause_false", "proposed", "applied")
@@ -58,6 +63,7 @@ def on_paper(document):
     "precision | tolerances | tests of right kernels | failures | failures without `sample` | "
     "allowed, of the largest error seen: middle and most | visible error, predicted: off by a factor of at most",
     SAVE,
+    with_origin=False,
 )
 def tolerance(document):
     """How right kernels fared with measured tolerances, by precision."""

@@ -21,9 +21,7 @@ EXAMPLES = """examples:
   npformer report runs/reverse-001 runs/reverse-002    both side by side, in report.html
   npformer report runs/* --out all.html --examples 200
 
-The page is one file that opens from disk, asks for nothing and runs no script: what was trained and the command that
-repeats it, curves, held-out examples with right and wrong letters marked, every head's attention, the gradient's norm
-of every layer, what was taken for what, and how the options of the runs differ. npformer train writes the same at its
+The page is one file that opens from disk, asks for nothing and runs no script. npformer train writes the same at its
 end."""
 
 

@@ -45,12 +45,6 @@ def option_rows(task: str | None = None) -> list[OptionRow]:
     return rows
 
 
-def differences() -> dict[str, list[OptionRow]]:
-    """Task -> its options whose default is not the same for all tasks that have them."""
-    varied = {(row.section, row.name) for row in option_rows() if row.default == BY_TASK} - {("run", "task")}
-    return {task: [row for row in _rows(task) if (row.section, row.name) in varied] for task in TASKS}
-
-
 def _rows(task: str) -> list[OptionRow]:
     sections = defaults_of(task).sections()
     rows = []
