@@ -2,12 +2,14 @@
 
 Links to files lead to these pages, and so does each name of a file between backticks: `tests/test_readme.py`,
 `tests/functional/test_linear.py::test_values`. A name of an operation's file leads to the operation's page. A folder's
-page lists its files. A command between backticks leads to the page of the bug, exercise or operation that it names.
+page lists its files, which have pages only if they are named themselves. A command between backticks leads to the page
+of the bug, exercise or operation that it names.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -34,29 +36,32 @@ _HEAD = "---\norphan: true\nnosearch: true\n---\n# {path}\n\n"
 def write_all() -> None:
     """A page for each file and folder that a page written before names."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(places.written) if path.suffix == ".md"]
-    for named, _, linked in {found for text in texts for found in _IN_MARKDOWN.findall(text)}:
-        path = ROOT / (named or linked)
-        if path.exists() and (linked or page_of(named) is None):
-            _write(path)
+    found = {match for text in texts for match in _IN_MARKDOWN.findall(text)}
+    paths = {ROOT / (named or linked).rstrip("/") for named, _, linked in found if linked or page_of(named) is None}
+    for path in filter(Path.exists, paths):
+        _write(path, paths)
 
 
-def _write(path: Path) -> None:
-    """The page of a file, or of a folder and all that is in it."""
+def _write(path: Path, paths: Set[Path]) -> None:
+    """The page of a file, or of a folder with the list of what is in it: what is among paths has a page, too."""
     name = path.relative_to(ROOT).as_posix()
     if path.is_dir():
         inside = [
             p for p in sorted(path.iterdir()) if p.suffix in (".py", ".c", ".rs", ".cu", ".cuh", ".md") or _has_files(p)
         ]
-        listed = "\n".join(f"- [`{p.name}`]({address(p.relative_to(ROOT).as_posix())}) {_sentence(p)}" for p in inside)
+        listed = "\n".join(f"- {_name(p, paths)} {_sentence(p)}" for p in inside)
         write(f"{text_page(name)}.md", f"{_HEAD.format(path=sentences(name))}{listed}\n")
-        for each in inside:
-            if page_of(each.relative_to(ROOT).as_posix()) is None:
-                _write(each)
     else:
         lexer = find_lexer_class_for_filename(path.name)
         language = lexer.aliases[0] if lexer else "text"
         shown = f"```{{literalinclude}} /../../{name}\n:language: {language}\n:linenos:\n:force:\n:class: file\n```\n"
         write(f"{text_page(name)}.md", _HEAD.format(path=sentences(name)) + shown)
+
+
+def _name(path: Path, paths: Set[Path]) -> str:
+    """A name in the list of a folder, with a link to its page if it has one."""
+    place = path.relative_to(ROOT).as_posix()
+    return f"[`{path.name}`]({address(place)})" if path in paths or page_of(place) else f"`{path.name}`"
 
 
 def _has_files(path: Path) -> bool:
@@ -79,7 +84,7 @@ class Resolve(SphinxTransform):
         for literal in list(self.document.findall(nodes.literal)):
             named = NAMED.fullmatch(literal.astext())
             page = page_of_command(literal.astext())
-            uri = self.uri(*named.groups()) if named and (ROOT / named[1]).exists() else page and self.uri_of(page)
+            uri = self.uri(*named.groups()) if named and _has_page(named[1]) else page and self.uri_of(page)
             if uri and not isinstance(literal.parent, nodes.reference):
                 literal.replace_self(nodes.reference("", "", literal.deepcopy(), refuri=uri, internal=True))
         for block in self.document.findall(nodes.literal_block):
@@ -95,6 +100,10 @@ class Resolve(SphinxTransform):
     def uri_of(self, page: str) -> str:
         """Where a page is from this one."""
         return str(self.app.builder.get_relative_uri(self.env.docname, page))
+
+
+def _has_page(path: str) -> bool:
+    return (ROOT / path).exists() and (places.SOURCES / f"{page_of(path) or text_page(path)}.md").exists()
 
 
 def page_of_command(text: str) -> str | None:

@@ -151,8 +151,7 @@ def test_a_file_that_a_page_names_has_a_page(monkeypatch):
     places.write("a.md", f"`{path}::{test}`, [all](/files/tests/interop/index.md), `docs/gpu.md`")
     sources.write_all()
     written = {page.relative_to(places.SOURCES).as_posix() for page in places.written}
-    assert {f"files/{path}.md", "files/tests/interop/index.md", "files/tests/interop/conftest.py.md"} < written
-    assert "files/docs/gpu.md.md" not in written
+    assert written - {"a.md"} == {f"files/{path}.md", "files/tests/interop/index.md"}
     lines = (places.ROOT / path).read_text(encoding="utf-8").splitlines()
     assert lines[sources.line_of(path, test) - 1].startswith(f"def {test}(")
 
