@@ -38,13 +38,13 @@ def not_measured(command):
     return f"No result is committed yet. This command makes one: `{command}`.\n"
 
 
-def origin(document, *, with_command=True):
+def origin(document):
     """Where, when and how a document was made, as a list item."""
     about = document["machine"]
     facts = [about["GPU"].split(",")[0]] if "GPU" in about else []
     facts += [about["processor"].removesuffix(" for this process"), about["date"]]
     facts += [f"commit {about['commit']}"] if "commit" in about else []
-    command = f"`{about['command']}`; " if with_command and "command" in about else ""
+    command = f"`{about['command']}`; " if "command" in about else ""
     return f"- [`{document['file']}`](../benchmarks/results/{document['file']}): {command}{'; '.join(facts)}\n"
 
 
@@ -200,16 +200,15 @@ def checks(document):
 
 
 def commands(documents):
-    """A row for each command whose result is a line or two."""
+    """A row for each command whose result is a line or two; it leads to the file."""
     by_name, lacking = named(documents, in_a_table=True)
     rows = []
     for name, one in by_name.items():
         lines = "; ".join(f"`{line}`" for line in shown(one))
-        words = [COMMANDS[name].what, f"`{COMMANDS[name].words}`"]
-        rows.append([*words, lines, took(one["seconds"]), busy(one["others_share"])])
+        what = f"[{COMMANDS[name].what}](../benchmarks/results/{one['file']})"
+        rows.append([what, f"`{COMMANDS[name].words}`", lines, took(one["seconds"]), busy(one["others_share"])])
     head = ("what", "command", "came out", "took", "others")
-    made = "".join(origin(one, with_command=False) for one in by_name.values())
-    return (f"{table(head, rows)}\n{made}" if rows else "") + lacking
+    return (table(head, rows) if rows else "") + lacking
 
 
 def scale(documents):

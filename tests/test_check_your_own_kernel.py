@@ -36,7 +36,6 @@ def is_a_test_file(block):
 
 
 PLAIN_BLOCK = pytest.mark.parametrize("block", [each for each in BLOCKS if not is_a_test_file(each)], ids=title)
-TEST_FILE = pytest.mark.parametrize("block", list(filter(is_a_test_file, BLOCKS)), ids=title)
 
 
 def skip_unless_installed(block):
@@ -60,9 +59,8 @@ def test_a_block_runs(block, monkeypatch):
     run(block)
 
 
-@TEST_FILE
-def test_a_file_of_tests_passes(block, tmp_path):
-    skip_unless_installed(block)
+def test_a_file_of_tests_passes(tmp_path):
+    (block,) = filter(is_a_test_file, BLOCKS)
     (tmp_path / "test_block.py").write_text(block, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "npformer.pytest_plugin", "-p", "no:cacheprovider"]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))

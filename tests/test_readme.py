@@ -111,6 +111,19 @@ def test_what_is_named_exists(page):
         assert name in made or (ROOT / name.rstrip(".")).exists(), name
 
 
+#: Words that people search for, and what does it here.
+SEARCHED = {
+    "early stopping": "patience", "gradient accumulation": "accumulate", "fine-tuning": "--from",
+    "learning-rate": "schedule", "mixed precision": "precision", "checkpoint": "resume",
+    "gradient checkpointing": "recompute", "beam search": "--beam",
+}  # fmt: skip
+
+
+def test_words_that_people_search_for_stand_beside_what_does_it():
+    lines = "\n".join(PAGES.values()).lower().splitlines()
+    assert [word for word in SEARCHED if not any(word in line and SEARCHED[word] in line for line in lines)] == []
+
+
 def anchors(text):
     """What GitHub calls the headings of a page in links."""
     return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in re.findall(r"^#+ (.*)$", text, re.M)}
