@@ -92,7 +92,7 @@ def decode(
 def expect_way(model: Model, max_len: int | None, way: Sampling) -> int:
     """The most tokens of an output. Raises ConfigError for options that the model does not have."""
     if isinstance(model, Encoder) and not way.is_greedy:
-        raise ConfigError("model: expected no generation option, since this one writes no text")
+        raise ConfigError("model: expected no generation option, since this model writes no text")
     config, longest = model.config, _longest(model.config)
     if max_len is None:
         return config.max_seq_len

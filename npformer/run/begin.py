@@ -58,8 +58,11 @@ class NewRun(AbstractContextManager[Trainer]):
 def _ending(opened: AbstractContextManager[tuple[Trainer, Assembled]]) -> Iterator[Trainer]:
     with opened as (trainer, assembled):
         yield trainer
-        if trainer.last_evaluation is not None and trainer.step.step_number == trainer.options.steps:
-            higher("npformer.see.page.report").write_ending(trainer, assembled.options, trainer.last_evaluation)
+        found, made = trainer.last_evaluation, trainer.step.step_number
+        if trainer.is_out_of_patience or (found is not None and made == trainer.options.steps):
+            found = found or trainer.evaluate(trainer.options.final_examples)
+            if trainer.writes:
+                higher("npformer.see.page.report").write_ending(trainer, assembled.options, found)
 
 
 def new_run(

@@ -67,7 +67,7 @@ class RunDirectory:
         else:
             problem = "a file" if path.exists() else "nothing"
         near = [*path.parents, *(file.parent for file in sorted(path.glob("*/config.toml"), key=os.path.getmtime))]
-        hint = next((f"; did you mean {run}?" for run in reversed(near) if (run / "config.toml").is_file()), "")
+        hint = next((f"; did you mean {run}?" for run in reversed(near) if (run / "checkpoints").is_dir()), "")
         raise OutputError(
             f"{path}: expected the folder of a run, with its {run.config_path.name}, found {problem}: "
             f"give the folder that `npformer train` printed at its start{hint}"

@@ -77,7 +77,7 @@ def launch(count: int, words: Sequence[str]) -> int:
             ranks.end()
         said.seek(0)
         place = Path(folder, RUN)
-        run = place.read_text(encoding="utf-8") if place.exists() else ""
+        run = os.fsdecode(place.read_bytes()) if place.exists() else ""
         return ranks.outcome(said.read().decode(errors="replace"), run)
 
 

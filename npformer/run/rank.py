@@ -54,7 +54,7 @@ def in_processes(count: int | None, words: Sequence[str], train: Train) -> int:
 def tell_folder(run: Path) -> None:
     """Tell the process that started this one, if one did, where the run is."""
     if CHANNEL in os.environ:
-        Path(os.environ[CHANNEL]).with_name(RUN).write_text(str(run), encoding="utf-8")
+        Path(os.environ[CHANNEL]).with_name(RUN).write_bytes(os.fsencode(run))
 
 
 def _as_rank(info: RankInfo, train: Train) -> int:

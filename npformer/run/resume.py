@@ -22,7 +22,7 @@ from npformer.run.assemble import Assembled, assemble, write_file
 from npformer.run.checkpoint import Checkpoint, prune
 from npformer.run.config_file import in_shell, parse_toml, read_toml
 from npformer.run.directory import RunDirectory
-from npformer.run.model_arrays import MISFIT, first_five
+from npformer.run.model_arrays import first_five
 from npformer.run.options import SECTIONS, DataOptions
 from npformer.run.tasks import Sections
 from npformer.run.world import SINGLE, World
@@ -31,7 +31,7 @@ _PIECES = "the vocabulary would be another"
 #: Options of data that cannot change, and why.
 FIXED = {"held_out_fraction": "the run would be evaluated on examples that it has trained on", "symbols": _PIECES,
          "tokenizer": _PIECES, "max_pieces": _PIECES}  # fmt: skip
-FREE = ("model.dropout", "model.recompute")  # options of a model that may change
+FREE = ("model.dropout", "model.recompute", "model.max_seq_len")  # options of a model that may change
 
 
 def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections, world: World = SINGLE) -> Assembled:
@@ -44,18 +44,15 @@ def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections,
     wanted = {section: saved[section] | dict(changes.get(section, {})) for section in saved}
     _expect_options(run, checkpoint, saved, wanted)
     _expect_the_same_data(saved["data"], wanted["data"])
-    try:
-        assembled = assemble(wanted, checkpoint, world)
-    except CheckpointError as error:
-        then, now = _flat(saved), _flat(wanted)
-        fixed = [name for name in now if _is_fixed(name) and then.get(name) != now[name]]
-        if not fixed or MISFIT not in str(error):
-            raise
+    then, now = _flat(saved), _flat(wanted)
+    if fixed := [name for name in now if _is_fixed(name) and then.get(name) != now[name]]:
         raise ConfigError(
             f"{', '.join(fixed)}: expected {', '.join(_word(then, name) for name in fixed)}, as the run began, got "
-            f"{', '.join(_word(now, name) for name in fixed)}, which the trained arrays do not fit: on resume it "
+            f"{', '.join(_word(now, name) for name in fixed)}, which its weights were not trained for: on resume it "
             "cannot change; leave it, or start a new run"
-        ) from error
+        )
+    try:
+        assembled = assemble(wanted, checkpoint, world)
     except DataError as error:
         place = shell_words("npformer", "train", "--resume", run.path, "--set", "data.file=PLACE")
         raise DataError(

@@ -194,9 +194,9 @@ def test_unknown_text_is_refused_alike_in_all_tasks(runs, cli, task, text, unkno
     [
         ("mlm", "'nothing hidden'", "text 1: expected a [MASK] in place of each hidden token, got none in 'nothing"),
         ("language", "a --beam 2", "expected no generation option, since this model writes no text"),
-        ("scan", "jump --beam 2 --top-k 3", "--beam: expected no --temperature, --top-k or --top-p"),
+        ("scan", "jump --beam 2 --top-k 3", "--beam: expected no temperature, top-k or top-p beside it"),
         ("scan", "'   '", "text 1: expected at least one token, got '   '; leave it out"),
-        ("lm", "a --temperature 0", "npformer: --temperature: expected a number > 0, got 0.0"),
+        ("lm", "a --temperature -1", "npformer: --temperature: expected a number > 0, got -1.0"),
     ],
 )
 def test_senseless_requests_are_refused(task, words, message, runs, cli):

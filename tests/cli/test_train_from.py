@@ -163,7 +163,7 @@ def test_a_mistake_is_one_message_and_nothing_is_written(mistake, cli, sources, 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("decode bare.safetensors a1", ("found none in the file", "or give the folder of a run")),
+        ("decode bare.safetensors a1", ("found none: save it with one", "or give the folder of a run")),
         ("decode {of}/pairs.safetensors a1 --best", ("best: expected the folder of a run, which has checkpoints",)),
     ],
 )

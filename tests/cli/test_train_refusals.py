@@ -26,8 +26,6 @@ CASES = {
     ),
     "seed of letters": ("copy --seed x", "--seed", "'x'"),
     "config key": ("copy --config key.toml", "key.toml: ", "'training.stepz'", "did you mean 'training.steps'?"),
-    "pairs without data": ("pairs", "data.file", "source<TAB>target", "got none", "--data"),
-    "data for a generated task": ("copy --data good.tsv", "data.file: expected none", "generated"),
     "no tab": ("pairs --data tabless.tsv", "tabless.tsv, line 2", "source<TAB>target", "no tab", "'b B'"),
     "line ends of old Macs": (
         "lm --data mac.txt --set steps=1",

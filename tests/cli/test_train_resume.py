@@ -131,7 +131,7 @@ def test_changed_data_are_refused(cli, pairs_run, tmp_path, unchanged):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("d_ff=8 --set d_model=8", "model.d_model, model.d_ff: expected 16, 16, as the run began, got 8, 8, which the"),
+        ("d_ff=8 --set d_model=8", "model.d_model, model.d_ff: expected 16, 16, as the run began, got 8, 8, which its"),
         (
             "dtype=float64 --set learning_rate=1",
             "run.dtype: expected float32, as the run began, got float64, which",

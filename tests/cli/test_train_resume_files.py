@@ -70,9 +70,7 @@ def test_options_are_changed_by_naming_them(run, resume):
     assert "steps 20 to 40" in resume("--set steps=40 --set keep_last=3").err
     assert "steps = 40" in (run / "config.toml").read_text()
     assert [path.name[-2:] for path in list_checkpoints(run / "checkpoints")][-1] == "40"
-    resume("--set d_ff=20").refused(
-        "model.d_ff: expected 16, as the run began, got 20, which the trained arrays do not"
-    )
+    resume("--set d_ff=20").refused("model.d_ff: expected 16, as the run began, got 20, which its weights were not")
     resume("--set stepz=20").refused("stepz", "did you mean")
     assert "d_ff = 16" in (run / "config.toml").read_text(), "what was refused is not written"
 
@@ -137,4 +135,4 @@ def test_leftovers_of_kills_are_removed_when_the_run_is_resumed(littered, monkey
 
 def test_a_refusal_removes_nothing(littered, resume, unchanged):
     with unchanged(littered):
-        resume("--set d_ff=20").refused("the trained arrays do not fit")
+        resume("--set d_ff=20").refused("its weights were not trained for")

@@ -16,6 +16,7 @@ from npformer.layers import Layer, Parameter
 from npformer.models import Decoder, DecoderConfig, EncoderConfig, TransformerConfig, build_model
 from npformer.run import load, save, save_checkpoint
 from npformer.run.model_arrays import model_arrays, set_arrays
+from npformer.run.model_file import READS
 from tests.run.runs import failing
 
 SIZES = {"d_model": 4, "num_heads": 2, "d_ff": 4, "dropout": 0.1}
@@ -118,13 +119,14 @@ def test_files_of_others_are_told_as_what_they_are(content, what, tmp_path, nump
         load(tmp_path / "model", backend=numpy64)
     told = str(caught.value)
     assert told.startswith(f"{tmp_path / 'model'}: expected a whole safetensors file, got {what}")
-    assert told.endswith("npf.interop.torch.load_state_dict a torch.nn.Transformer's state_dict()")
+    assert told.endswith(READS)
 
 
 def test_the_arrays_of_a_checkpoint_are_told_with_the_way_to_their_model(tmp_path, numpy64, saved):
     place = save_checkpoint(tmp_path / "lm-001" / "checkpoints", 1, {"parameters.x": np.ones(2)}, {}, None)
-    way = "npf.load reads the model of a run from the run's folder"
-    with pytest.raises(CheckpointError, match=rf"got the arrays of a run's checkpoint; {way}"):
+    with pytest.raises(
+        CheckpointError, match=re.escape(f"got a file of a run; give its folder: npf.load({str(place)!r})")
+    ):
         load(place / "arrays.safetensors", backend=numpy64)
 
 

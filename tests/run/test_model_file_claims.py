@@ -69,8 +69,7 @@ OF_A_DECODER = "expected a configuration of a Decoder, got: "
         ({"format": "npformer-model-1", "model": None}, "expected a model saved by npf.save, marked npformer-model-2, "
          "got a file marked 'npformer-model-1'; use the version that wrote it"),
         ({"format": "pt"}, "expected a model saved by npf.save, marked npformer-model-2, got a file marked 'pt', "
-         "so of another library; npf.load reads what npf.save wrote, "
-         "npf.interop.torch.load_state_dict a torch.nn.Transformer's state_dict()"),
+         f"so of another library; {model_file.READS}"),
         ({"format": None}, "expected a model saved by npf.save, marked npformer-model-2, got a file without its mark, "
          "so of another library; npf.load reads what npf.save wrote"),
     ],
