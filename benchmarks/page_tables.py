@@ -130,7 +130,7 @@ STEP_ROWS = {
 
 @part(
     "decode",
-    "size | sentences | kernels | tokens a second | times as fast as PyTorch | others | processor",
+    "size | sentences | kernels | tokens a second | times as fast as PyTorch | others",
     "decode --size tiny,small,mid",
 )
 def decoding(document):
@@ -139,7 +139,7 @@ def decoding(document):
         if row["name"] in KERNELS:
             yield [
                 result["size"], str(result["batch"]), KERNELS[row["name"]], f"{row['tokens_per_second']:,.0f}",
-                report.ratio(row["times_as_fast"]), busy(row["others_share"]), document["machine"]["processor"],
+                report.ratio(row["times_as_fast"]), busy(row["others_share"]),
             ]  # fmt: skip
 
 

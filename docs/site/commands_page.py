@@ -14,6 +14,6 @@ def page(commands: Sequence[ModuleType]) -> str:
     texts = []
     for module in commands:
         shown = re.findall(r"^  (npformer [^|\n]*?)  +(.+)$", module.EXAMPLES.partition("\n\n")[0], re.MULTILINE)
-        lines = "".join(f"- `{command}`: {meaning}\n" for command, meaning in shown)
+        lines = "".join(f"- `{command}`: {meaning}\n" for command, meaning in shown).replace("<", "\\<")
         texts.append(f"## npformer {name_of(module)}\n\n{module.SUMMARY}\n\n{lines}")
     return "\n".join(texts)
