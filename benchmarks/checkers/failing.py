@@ -6,9 +6,9 @@ npformer's search makes them: the smallest input that fails in the regime or at 
 written to results/failing.json: the other checkers are then asked at the same place.
 """
 
-import json
+from types import SimpleNamespace
 
-from benchmarks import report
+from benchmarks import machine, report
 from benchmarks.checkers.checks import quiet
 from benchmarks.checkers.listed import FAILING, label
 from benchmarks.corpus.asked import checked
@@ -17,15 +17,15 @@ from benchmarks.corpus.pairs import pairs
 
 def main():
     """Search, and write the file. Returns 0."""
-    found, every = {}, [(pair, mistake) for pair in pairs("regimes") for mistake in pair.mistakes]
+    found, every = [], [(pair, mistake) for pair in pairs("regimes") for mistake in pair.mistakes]
     quiet()
     for number, (pair, mistake) in enumerate(every, 1):
         report.progress(f"{number} of {len(every)}: {label(pair, mistake)}")
         smallest = checked(pair, mistake, regimes="all", explain=False).smallest
         if smallest:
-            found[label(pair, mistake)] = [as_json(x) for x in smallest]
-    lines = (f" {json.dumps(name, ensure_ascii=False)}: {json.dumps(inputs)}" for name, inputs in found.items())
-    FAILING.write_text('{"benchmark": "failing", "inputs": {\n' + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
+            found.append({"name": label(pair, mistake), "inputs": list(map(as_json, smallest))})
+    head = {"benchmark": "failing", "machine": machine.describe([], "numpy", ["float64"])}
+    report.finish_rows(head, found, SimpleNamespace(json=False, save=FAILING))
     print(f"{len(found)} of {len(every)} mistakes fail at the inputs in {FAILING.name}")
     return 0
 

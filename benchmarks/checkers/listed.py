@@ -78,7 +78,7 @@ def failing_items():
 
 def failing_inputs():
     """Name of a mistake -> the inputs at which it shows, each with its dtype, shape and numbers."""
-    return json.loads(FAILING.read_text(encoding="utf-8"))["inputs"]
+    return {row["name"]: row["inputs"] for row in json.loads(FAILING.read_text(encoding="utf-8"))["results"]}
 
 
 def label(pair, mistake):
