@@ -23,13 +23,13 @@ from benchmarks.machine import ROOT
 from benchmarks.measured import RESULTS
 from docs.site.commands_page import page as commands_page
 from docs.site.lessons_page import page as lessons_page
+from examples.experiments.gradient_sizes import OF_DEPTH
 from npformer.check.derivations import GRAMMAR
 from npformer.cli.main import COMMANDS
 from npformer.cli.main import main as npformer
 from npformer.io.terminal import fill
 from npformer.lab.lessons import LESSONS
 from npformer.see.explain.questions import questions
-from npformer.see.explain.sizes import OF_DEPTH
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PICTURES = ROOT / "docs" / "pictures"

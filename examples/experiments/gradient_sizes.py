@@ -5,13 +5,14 @@
     depth            what a first step changes: about as L with post-LN, about as √L with pre-LN; and what comes true
     initial values   the first loss beside ln V, and the gradient of each part
 
-All models are fresh, so nothing is trained. ``npformer explain sizes`` prints one seed.
+All models are fresh, so nothing is trained.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1; Glorot & Bengio 2010; Xiong et al. 2020, arXiv:2002.04745.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from statistics import mean
@@ -21,18 +22,25 @@ import numpy as np
 
 from examples.experiments.common import command, print_table
 from examples.experiments.initialisation import INITS, pytorch_default
-from npformer.see.explain.sizes import (
-    LOSS,
-    RATE,
-    QuerySizes,
-    attention_sizes,
-    first_step,
-    parts_of,
-    through_relus,
-    transformer,
-)
+from npformer.backend import PLAIN
+from npformer.models import Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.see.plot.charts import Chart, Curve, draw_charts
+from npformer.see.record.models import plain_backend
+from npformer.training.layer_norms import layer_norms
+from npformer.typing import HostArray
 
+VOCABULARY, LENGTH, ROWS = 16, 8, 16
+QUERIES, KEYS = 2048, 16
+NOTHING = 1e-3  # a query all of whose scores have gradients below this learns nothing
+RATE = 1e-3
+LOSS = "first loss"
+#: Why deep models are warmed up: the start page has this text, others lead to it.
+OF_DEPTH = (
+    "Adam's first step moves every number by the rate, against its gradient: to first order the loss falls by "
+    "rate·Σ|g|. Over L fresh layers the sum grows about as L with post-LN, which brings each back to size 1, and about "
+    "as √L with pre-LN, where each is a smaller part of a growing sum. So one rate is a longer step in a deeper model, "
+    "and less of what it predicts comes true, with post-LN first. A warm-up begins with a rate that is short enough."
+)
 ORDERS = {"post-LN": "post", "pre-LN": "pre"}
 
 
@@ -48,6 +56,84 @@ class Setting(NamedTuple):
 
 FULL = Setting(seeds=5)
 SMALL = Setting(seeds=1, widths=(8, 64), layers=(1, 4), depths=(1, 3))
+
+
+class QuerySizes(NamedTuple):
+    """Of many queries: the root mean square of a query's gradient, and the share of queries that learn nothing."""
+
+    median: float
+    mean: float
+    nothing: float
+
+
+def attention_sizes(width: int, scaled: bool, rng: np.random.Generator) -> QuerySizes:
+    """Of 2,048 queries and 16 keys; all entries, those of the weights' gradient too, have variance 1."""
+    queries, keys = rng.standard_normal((QUERIES, width)), rng.standard_normal((KEYS, width))
+    scale = 1 / math.sqrt(width) if scaled else 1.0
+    weights, cache = PLAIN.softmax.forward(queries @ keys.T * scale)
+    dscores = PLAIN.softmax.backward(rng.standard_normal(weights.shape), cache)
+    size = np.sqrt(np.mean((dscores @ keys * scale) ** 2, axis=-1))
+    nothing = np.mean(np.max(np.abs(dscores), axis=-1) < NOTHING)
+    return QuerySizes(float(np.median(size)), float(np.mean(size)), float(nothing))
+
+
+def through_relus(gain: float, layers: int, rng: np.random.Generator) -> float:
+    """The gradient's norm at the input of so many layers y = max(0, xW), over that at their output.
+
+    W has deviation gain·√(2/C): with gain 1, each layer keeps the mean square of what passes it, forward and backward.
+    """
+    width = 64
+    x, passed = rng.standard_normal((32, width)), []
+    for _ in range(layers):
+        weight = gain * math.sqrt(2 / width) * rng.standard_normal((width, width))
+        x = np.maximum(x @ weight, 0)
+        passed.append((weight, x > 0))
+    upstream = gradient = rng.standard_normal(x.shape)
+    for weight, is_open in reversed(passed):
+        gradient = (gradient * is_open) @ weight.T
+    return float(np.linalg.norm(gradient) / np.linalg.norm(upstream))
+
+
+def first_step(order: Any, layers: int, seed: int = 0, rate: float = RATE) -> tuple[float, float]:
+    """Σ|g| over the layers of a fresh encoder, and the share of rate·Σ|g| by which a step lowers the loss.
+
+    The step moves every number by the rate, against its gradient. Σ|g| of the share is over all numbers.
+    """
+    size: Any = {"d_model": 64, "num_heads": 4, "d_ff": 128, "dropout": 0.0, "num_layers": layers, "norm_order": order}
+    config = EncoderConfig(VOCABULARY, head="tokens", num_classes=VOCABULARY, **size)
+    model, tokens = Encoder(config, backend=plain_backend(), seed=seed), _tokens(seed)
+    loss, arena = _backpropagate(model, (tokens,), tokens[:, ::-1]), model.arena
+    grads = np.array(arena.grads)
+    of_layers = sum(float(np.abs(p.grad).sum()) for name, p in model.named_parameters() if ".layers." in name)
+    arena.values[...] -= rate * np.sign(grads)
+    fell = loss - _backpropagate(model, (tokens,), tokens[:, ::-1])
+    return of_layers, fell / (rate * float(np.abs(grads).sum()))
+
+
+def transformer(seed: int = 0, **options: Any) -> Transformer:
+    """A fresh one of width 32, with 2 + 2 layers."""
+    size = {"d_model": 32, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 64, "dropout": 0.0}
+    config: Any = TransformerConfig(VOCABULARY, VOCABULARY, **(size | {"max_seq_len": LENGTH} | options))
+    return Transformer(config, backend=plain_backend(), seed=seed)
+
+
+def parts_of(model: Transformer, seed: int = 0) -> dict[str, float]:
+    """LOSS, of a batch to reverse, and the norm of the gradient of each part."""
+    tokens = _tokens(seed)
+    begun = np.concatenate([np.ones_like(tokens[:, :1]), tokens[:, :0:-1]], axis=1)
+    return {LOSS: _backpropagate(model, (tokens, begun), tokens[:, ::-1]), **layer_norms(model.arena, None)}
+
+
+def _tokens(seed: int) -> HostArray:
+    return np.random.default_rng(seed).integers(3, VOCABULARY, (ROWS, LENGTH))
+
+
+def _backpropagate(model: Any, inputs: tuple[HostArray, ...], targets: HostArray) -> float:
+    logits, cache = model.forward(*inputs)
+    loss, kept = PLAIN.cross_entropy.forward(logits, targets, 0, 0.0)
+    model.zero_grad()
+    model.backward(PLAIN.cross_entropy.backward(1.0, kept), cache)
+    return float(loss)
 
 
 def attention(setting: Setting) -> dict[str, list[QuerySizes]]:

@@ -26,7 +26,7 @@ from npformer.see.explain import explanation, lines, session, to_dict
 from npformer.see.explain.change import change_document, change_lines, change_of
 from npformer.see.explain.number import GradientAddress, find, find_parameter
 from npformer.see.explain.operation import OperationStory, explained_operation, forward_lines, operation_lines
-from npformer.see.explain.sizes import sizes, sizes_text
+from npformer.see.explain.run import BUDGET, Course, course_document, course_told
 from npformer.see.explain.step import ReplayedStep, course_lines, number_lines, prepare_step, replay_step
 from npformer.see.explain.text import WIDEST
 from npformer.see.page import trace_page
@@ -47,7 +47,7 @@ EXAMPLES = """examples:
   npformer explain transformer --at 'generator.bias[3]' --html page.html              and a page of all its numbers
   npformer explain adam                             one number through clipping, both moments and the update
   npformer explain step                             a step: what it promised, what it did, and by what
-  npformer explain sizes                            how large gradients are; vanishing, exploding, √d_k, depth
+  npformer explain runs/reverse-001                 where the loss was lost, and why
   npformer explain runs/reverse-001 --step 213      why did this step hurt: made again, its change of the loss split
   npformer explain runs/reverse-001 --step 213 --at 'generator.bias[3]'               and one number through it
   npformer explain --list                           the operations and the small models
@@ -82,6 +82,8 @@ def run(args: argparse.Namespace) -> int:
         return _list(args)
     if args.step is not None:
         return explain_step_of_run(args)
+    if args.target is not None and Path(args.target).is_dir() and not (args.at or args.text):
+        return explain_run(args)
     if args.target in SUBJECTS and not Path(args.target).is_dir():
         return SUBJECTS[args.target](args)
     if args.html is not None:
@@ -174,7 +176,7 @@ def _expect_alone(args: argparse.Namespace, also: str = "") -> None:
     names = ("html", "up", "text", "answer", "best", "forward", also)
     odd = [f"--{name}" for name in names if name and getattr(args, name)]
     if odd:
-        raise ConfigError(f"{', '.join(odd)}: expected none beside adam, step, sizes or --step; leave it out")
+        raise ConfigError(f"{', '.join(odd)}: expected none beside adam, step, --step or a run alone; leave it out")
 
 
 def explain_adam(args: argparse.Namespace) -> int:
@@ -195,15 +197,8 @@ def explain_step(args: argparse.Namespace) -> int:
     return _explain(args, replay_step(*_showcase()), "the showcase's model", PIECES)
 
 
-def explain_sizes(args: argparse.Namespace) -> int:
-    """How large gradients are, and what makes them vanish or explode."""
-    _expect_alone(args, "at")
-    found = sizes()
-    return finished(args, {"format": "npformer-sizes", **found._asdict()}, sizes_text(found, columns(WIDEST)))
-
-
 SUBJECTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "adam": explain_adam, "step": explain_step, "sizes": explain_sizes,
+    "adam": explain_adam, "step": explain_step,
 }  # fmt: skip
 
 
@@ -217,6 +212,14 @@ def explain_step_of_run(args: argparse.Namespace) -> int:
     steps = counted(begun.ends - begun.begins, "step")
     say_error(f"step {begun.number} is made again: {steps} from step {begun.begins}, then its change is split")
     return _explain(args, begun.replay(), str(path), begun.pieces)
+
+
+def explain_run(args: argparse.Namespace) -> int:
+    """Where a run lost its loss, and why."""
+    _expect_alone(args)
+    say_error(f"at most {BUDGET} steps are made again")
+    course = Course(Path(args.target))
+    return finished(args, course_document(course), "\n".join(course_told(course, columns(WIDEST))))
 
 
 def _showcase() -> tuple[TrainStep, tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""npformer explain: an operation, a run's number, a small model's; adam, step and sizes, a step of a run; bad input."""
+"""npformer explain: an operation, a run's number, a small model's; adam, step, a run and a step of it; bad input."""
 
 import json
 import re
@@ -136,11 +136,6 @@ def test_a_step_of_the_small_model(cli):
     assert sum(document["parameters"].values()) == pytest.approx(document["change"], rel=1e-12)
 
 
-def test_sizes(cli):
-    cli("explain sizes").fine().says("vanishes", "explodes", "without √d_k")
-    assert cli("explain sizes --json").document["format"] == "npformer-sizes"
-
-
 def test_a_step_of_a_run_is_made_again(cli, trained, unchanged):
     with unchanged(trained):
         outcome = cli(f"explain {trained} --step 29 --at '{ENTRY}'").fine()
@@ -197,6 +192,15 @@ def test_what_is_frozen_has_no_share(cli, tmp_path):
     cli("explain frozen --step 7").fine().says("frozen: 14 parameters")
 
 
+def test_a_run_alone(cli, trained, unchanged):
+    with unchanged(trained):
+        cli(f"explain {trained}").fine().says(
+            "no loss was lost", "nothing is wrong with this course", "0 steps, of at most"
+        )
+    document = cli(f"explain {trained} --json").document
+    assert (document["format"], document["causes"], document["hurt"]) == ("npformer-run", [], None)
+
+
 def test_it_is_the_same_step_to_the_bit(trained):
     kept = list_checkpoints(trained / "checkpoints")
     last = load_checkpoint(kept[-1])
@@ -213,8 +217,7 @@ def test_it_is_the_same_step_to_the_bit(trained):
         ("{run} --step 31", "--step: expected a step that {run} has made, 1 to 30, got 31"),
         ("transformer --step 3", "--step: expected the folder of a run as TARGET, got transformer"),
         ("adam --at 'generator.bais[3]'", "the nearest names are generator.bias"),
-        ("sizes --at 'generator.bias[3]'", "--at: expected none"),
-        ("adam --forward", "--forward: expected none beside adam, step, sizes or --step; leave it out"),
+        ("adam --forward", "--forward: expected none beside adam, step, --step or a run alone"),
         ("step --up 2 --html x.html", "--html, --up: expected none"),
     ],
 )

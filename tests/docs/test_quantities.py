@@ -12,11 +12,12 @@ import re
 import numpy as np  # noqa: F401
 import pytest
 
+from examples.experiments import gradient_sizes as sizes  # noqa: F401
 from npformer.check.verdict import CENTRAL_TOLERANCE, TOLERANCE  # noqa: F401
 from npformer.lab.lessons import LESSONS
 from npformer.lab.museum.bugs import BUGS, bug  # noqa: F401
 from npformer.lab.museum.stored import AMONG, stored  # noqa: F401
-from npformer.see.explain import change, paths, sizes  # noqa: F401
+from npformer.see.explain import change, paths, run  # noqa: F401
 from tests.markdown import ROOT, text_of
 
 #: A number other than 0 and 1, of which identities are made; or a word for one.

@@ -144,7 +144,7 @@ def course_lines(course: Sequence[Update], width: int) -> Iterator[str]:
         f"The first step is {lengths(first, first.change)}: after one update m̂ = g and √v̂ = |g|, whatever the size of "
         "g. So at first every number moves by the rate, in the direction of its gradient's sign, and clipping changes "
         "nothing. Later steps are shorter where gradients change their sign: m̂ is their mean, √v̂ their size. Why "
-        "the rate is warmed up: npformer explain sizes.",
+        "the rate is warmed up: docs/gradient-sizes.md.",
         width,
     )
     yield fill(
@@ -340,13 +340,19 @@ REASONS = {
 
 def prepare_step(path: Path, number: int) -> Prepared:
     """The run in a folder, before this step. Raises ConfigError, and what resuming a run raises."""
-    run = RunDirectory.open(path)
-    kept, lines = list_checkpoints(run.checkpoints), read(run.metrics_path)
-    logged = {int(line["step"]): line for line in lines if line.get("kind") == "train"}
-    last = max([*map(step_in, kept), *logged], default=0)
+    begun = prepare(path, number)
+    last = max([*begun.logged, *map(step_in, list_checkpoints(RunDirectory.open(path).checkpoints))], default=0)
     if not 1 <= number <= last:
         raise ConfigError(f"--step: expected a step that {path} has made, 1 to {last}, got {number}")
+    return begun
+
+
+def prepare(path: Path, number: int, begin: float = math.inf) -> Prepared:
+    """The same for any step, from a checkpoint of at most begin steps."""
+    run = RunDirectory.open(path)
+    kept, lines = list_checkpoints(run.checkpoints), read(run.metrics_path)
     before, after = ([each for each in kept if (step_in(each) < number) == is_before] for is_before in (True, False))
+    before = [each for each in before if step_in(each) <= begin]
     checkpoint = load_checkpoint(before[-1]) if before else None
     later = load_checkpoint(after[0]) if after else None
     assembled = assemble(saved_options(run, later), checkpoint)  # those with which the step was made
@@ -362,4 +368,5 @@ def prepare_step(path: Path, number: int) -> Prepared:
     then = next(iter(lines), {}) | about.get("versions", here)
     odd = [f"{name} {then[name]}, now {here[name]}" for name in here if then.get(name, here[name]) != here[name]]
     changed = f"The run was trained with {'; '.join(odd)}." if odd else ""
+    logged = {int(line["step"]): line for line in lines if line.get("kind") == "train"}
     return Prepared(assembled, number, step.step_number, logged, total, count, changed)

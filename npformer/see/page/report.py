@@ -23,7 +23,6 @@ from npformer.run.progress import measures
 from npformer.run.summary import RunSummary, flat, summarise
 from npformer.run.trained import load_latest
 from npformer.run.trainer import Trainer
-from npformer.see.explain.sizes import READING
 from npformer.see.page.document import html_page, web_file
 from npformer.see.plot import draw_attention, draw_curves
 from npformer.see.plot.attention import AttentionMap, attention_key, attention_maps
@@ -50,6 +49,13 @@ BY_LAYER: tuple[tuple[str, str, Callable[[float, float], float], bool], ...] = (
     (DEAD, "Dead hidden units of each layer", max, True),
 )
 _LAYER = re.compile(r".*?\blayers\.\d+")
+READING = (
+    "How to read it: parts of one kind stand close together, within a factor of ten or so, and fall slowly as the loss "
+    "does. A layer near the input that lies far below the others hardly learns: its gradient vanishes. One that rises "
+    "from evaluation to evaluation is about to explode: look at the learning rate and the warm-up. What counts for "
+    "Adam is not the size but how it changes from step to step, since each number is divided by the size of its own "
+    "gradients."
+)
 OF_SHARES = (
     "What Adam makes of it is the update: by which share of its length a part moved in that step. Of a saturated query "
     "one visible key of several has more than 99 % of the weight, so that its scores get hardly any gradient. A dead "
