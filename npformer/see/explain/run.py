@@ -197,9 +197,10 @@ def _of_weights(course: Course) -> Iterator[Cause]:
     for name in wide:
         if name.endswith(("query.weight", "key.weight")) and wide[name] > LARGE:
             part = name.rpartition(".")[0].rpartition(".")[0]
-            share = percent(saturated.get(part, [math.nan])[-1], 0)
             told = f"entries of {name} are {wide[name]:.3g}/√d_model large, where 1/√d_model is usual"
-            yield Cause("attention", f"{told}; {share} of the queries of {part} are saturated", [part])
+            for share in saturated.get(part, [])[-1:]:
+                told += f"; {percent(share, 0)} of the queries of {part} are saturated"
+            yield Cause("attention", told, [part])
     if dead := {part: shares[-1] for part, shares in course.field(DEAD).items() if shares[-1] > ALL_DEAD}:
         told = ", ".join(f"{percent(share, 0)} of {part}" for part, share in dead.items())
         yield Cause("dead", f"hidden units that are 0 at every token: {told}", [*dead])
@@ -228,7 +229,7 @@ def _tried(course: Course) -> Iterator[Cause]:
             step.schedule, before = of(step.schedule, course.rate), max(at for at in (0, *losses) if at < end)
             made = [float(loss) for at, loss, *_ in begun._replace(number=0, logged={}).steps(end) if at > before]
             found.append((math.fsum(made) / len(made), name, words))
-    for loss, name, words in sorted(found)[:1]:
+    for loss, name, words in sorted(each for each in found if math.isfinite(each[0]))[:1]:
         if loss < BETTER * losses[end] or not math.isfinite(losses[end]):
             yield Cause(
                 name, f"made again {words}, step {end} has the loss {loss:.3g}; the run logged {losses[end]:.3g}"
