@@ -1,9 +1,8 @@
 """What went wrong in a run: the first step after which its loss did not come back, and causes, with their numbers.
 
 The log tells where: a line is good up to LIFT times the lowest loss, or until KEPT of what was learnt is lost, and
-NATS. The last good one is looked for; or, if all came back, the first that is SPIKE times what was lowest before. The
-steps from there to the next line are made again where a checkpoint is near enough. The one that is explained raised the
-loss of its own batch, or has a bad batch.
+NATS; the last good one is looked for. The steps from there to the next line are made again where a checkpoint is near
+enough. The one that is explained raised the loss of its own batch, or has a bad batch.
 
 A cause is named on evidence alone: a number of the log, of the last checkpoint, or of steps made again with another
 rate. Not more than BUDGET steps are made in all.
@@ -31,7 +30,7 @@ from npformer.see.explain.step import Prepared, prepare, row
 from npformer.training.layer_norms import DEAD, NORM, SATURATED, UPDATE, fields_in
 
 BUDGET = 200
-LIFT, KEPT, NATS, SPIKE = 1.5, 0.25, 0.05, 2.5
+LIFT, KEPT, NATS = 1.5, 0.25, 0.05
 #: The share of a matrix that decay may take in a step, that of a gradient which clipping leaves, and that of dropout.
 DECAYED, CUT, DROPPED = 0.01, 0.01, 0.35
 #: Queries, keys, maps, and embeddings where they are used, have entries of about 1/√C, and gains of 1. Those of LARGE
@@ -39,13 +38,14 @@ DECAYED, CUT, DROPPED = 0.01, 0.01, 0.35
 LARGE, SMALL, GAIN, GROWN, ALL_DEAD = 4.0, 0.1, 3.0, 1.5, 0.95
 #: The loss of batches of training, without dropout, over that of held-out examples.
 LABELS = 1.3
-#: Steps that are made again at another rate where no loss was lost, and did not fall to the share LEARNT of the first.
-FIRST_STEPS, LEARNT, BETTER = 60, 0.2, 0.93
+#: Steps that are made again at another rate where no loss was lost and the last one is above LEARNT of the first. A
+#: higher rate only where it is above LITTLE of it, since early steps alone say nothing of a long run.
+FIRST_STEPS, LEARNT, LITTLE, BETTER = 60, 0.2, 0.7, 0.93
 #: Names, words, and the schedule that follows from the run's own and its highest rate.
 TRIES: tuple[tuple[str, str, Callable[[Schedule, float], Schedule]], ...] = (
     ("rate", "at a tenth of the rate", lambda rate, peak: lambda step: rate(step) / 10),
-    ("rate-low", "at thirty times the rate", lambda rate, peak: lambda step: 30 * rate(step)),
     ("warm-up", "with a warm-up of 40 steps", lambda rate, peak: lambda step: peak * min(1.0, step / 40)),
+    ("rate-low", "at thirty times the rate", lambda rate, peak: lambda step: 30 * rate(step)),
 )
 
 
@@ -65,7 +65,6 @@ class Hurt(NamedTuple):
     good: float
     limit: float  # of a good loss
     bad: float
-    back: int | None = None  # the step of the line where it came back
     first: int | None = None  # the first step with a bad loss, if the steps between were made again
 
 
@@ -120,23 +119,13 @@ class Course:
 
 
 def hurt_in(losses: list[tuple[int, float]]) -> Hurt | None:
-    """Where the loss was lost for good; else where it rose much and came back; None for a sound course."""
+    """Where the loss was lost; None if it came back from every rise."""
     least = min((x for _, x in losses if math.isfinite(x)), default=math.nan)
-    limit = _limit(losses, least)
+    limit = NATS + min(LIFT * least, least + KEPT * (losses[0][1] - least)) if losses else math.nan
     last = max((i for i, (_, x) in enumerate(losses) if x <= limit), default=-1)
     if last >= 0 and (last < len(losses) - 2 or not math.isfinite(losses[-1][1])):
         return Hurt(losses[last][0], losses[last + 1][0], least, limit, losses[last + 1][1])
-    for i in range(1, len(losses)):
-        low = min(x for _, x in losses[:i])
-        if losses[i][1] > SPIKE * (low + NATS):
-            back = (at for at, x in losses[i:] if x <= _limit(losses, low))
-            return Hurt(losses[i - 1][0], losses[i][0], low, _limit(losses, low), losses[i][1], next(back, None))
     return None
-
-
-def _limit(losses: list[tuple[int, float]], lowest: float) -> float:
-    """The highest good loss."""
-    return NATS + min(LIFT * lowest, lowest + KEPT * (losses[0][1] - lowest)) if losses else math.nan
 
 
 def _of_updates(course: Course) -> Iterator[Cause]:
@@ -155,7 +144,7 @@ def _of_options(course: Course) -> Iterator[Cause]:
     squares = step.model.backend.host(step.optimizer.v) / (1 - training.beta2 ** max(1, step.step_number))
     usual = float(np.median(np.sqrt(squares[squares > 0]))) if squares.any() else math.inf
     if training.eps > usual:
-        yield Cause("adam", f"eps {training.eps:g} is far above √v̂, whose median is {usual:.2g}: it shortens all steps")
+        yield Cause("adam", f"eps {training.eps:g} is above √v̂, whose median is {usual:.2g}: it shortens all steps")
     for name, beta, least, most in (("beta1", training.beta1, 0.0, 0.98), ("beta2", training.beta2, 0.9, 0.9999)):
         if not least <= beta <= most:
             yield Cause(
@@ -221,9 +210,10 @@ def _tried(course: Course) -> Iterator[Cause]:
     """What steps made again at another rate show: from before the loss was lost, else from the beginning."""
     losses, hurt, found = course.losses, course.hurt, []
     end = hurt.by if hurt else next((step for step in losses if step >= FIRST_STEPS), 0)
-    if not end or (hurt is None and losses[max(losses)] < LEARNT * losses[min(losses)]):
+    left = losses[max(losses)] / losses[min(losses)] if losses else 0.0
+    if not end or (hurt is None and left < LEARNT):
         return
-    for name, words, of in TRIES if end <= FIRST_STEPS else TRIES[:1]:
+    for name, words, of in TRIES[: 3 if left > LITTLE else 2] if end <= FIRST_STEPS else TRIES[:1]:
         begun = course.again(end, math.inf if hurt else 0)
         if begun is not None and (step := begun.assembled.step).schedule is not None:
             step.schedule, before = of(step.schedule, course.rate), max(at for at in (0, *losses) if at < end)
@@ -242,8 +232,7 @@ def course_told(course: Course, width: int) -> Iterator[str]:
     ends = f"training loss {losses[min(losses)]:.3g} to {losses[max(losses)]:.3g}" if losses else "nothing was logged"
     where, nothing = "no loss was lost", "nothing: no sign of a known cause"
     if hurt:
-        back = f"comes back by step {hurt.back:,}" if hurt.back else "does not come back"
-        where = f"the loss is {hurt.good:.3g} until step {hurt.after:,}, {hurt.bad:.3g} by step {hurt.by:,}; it {back}"
+        where = f"the loss is {hurt.good:.3g} until step {hurt.after:,}, {hurt.bad:.3g} by step {hurt.by:,}, for good"
         where += f"; step {hurt.first:,} is the first with a bad one" if hurt.first else ""
     else:
         nothing += "; nothing is wrong with this course"
