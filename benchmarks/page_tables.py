@@ -247,7 +247,7 @@ def options(documents):
     rows = option_rows()
     for section in dict.fromkeys(row.section for row in rows):
         cells = [(f"`{row.name}`", row.kind, row.default, row.meaning) for row in rows if row.section == section]
-        texts.append(f"### [{section}]\n\n{table(head, cells)}")
+        texts.append(f"## [{section}]\n\n{table(head, cells)}")
     return "\n".join(texts)
 
 
