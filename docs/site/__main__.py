@@ -6,6 +6,7 @@ Exit code: 0 done; 1 Sphinx found something wrong, and each warning counts; 2 a 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +38,7 @@ def main() -> int:
 
     with show_bars():
         assemble.write_all()
-    print(f"{len(written)} sources are in {SOURCES}; Sphinx makes pages of them", flush=True)
+    print(f"{len(written)} sources are in {os.path.relpath(SOURCES)}; Sphinx makes pages of them", flush=True)
     made = BUILD / "site-doctrees" / "environment.pickle"
     code = max(path.stat().st_mtime for path in Path(__file__).parent.glob("*.py"))
     if made.exists() and made.stat().st_mtime < code:
@@ -46,7 +47,7 @@ def main() -> int:
     words = [*log, "-W", "--keep-going", "-j", args.jobs, "-c", str(Path(__file__).parent), "-d"]
     failed = build_main([*words, str(BUILD / "site-doctrees"), str(SOURCES), str(args.out)])
     if not failed:
-        print(f"{args.out}/index.html")
+        print(f"{os.path.relpath(args.out)}/index.html")
     return 1 if failed else 0
 
 

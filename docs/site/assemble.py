@@ -23,7 +23,11 @@ CAPTIONS: dict[str, tuple[str, ...]] = {
         "gradient-sizes", "trace-page", "experiments/index", "examples", "check_your_own_kernel",
         "training-your-own-data", "replacing-a-part", "architecture",
     ),
-    "Look up": ("commands", "options", "runs", "api/index", "notebooks", "proof", "measured", "speed", "coverage"),
+    "Look up": (
+        "commands", "options", "runs", "api/index", "notebooks", "pytorch-weights", "processes", "gpu", "judge",
+        "trace-format", "adding-an-operation", "coverage", "proof", "measured", "speed", "contributing", "releasing",
+        "changelog",
+    ),
 }  # fmt: skip
 OTHERS = "Look up"
 _SAID = {
