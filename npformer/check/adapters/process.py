@@ -46,8 +46,8 @@ def from_process(command: str | Sequence[str], *, names: Sequence[str] = (), sec
     made = Checkable(Path(words[0]).stem, kernel.forward, kernel.backward)
     made.no_line = "check the same formulas as a NumPy pair, and a line may be named"
     if names:
-        given = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
-        made.forward.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
+        kinds = {**dict.fromkeys(names, inspect.Parameter.POSITIONAL_ONLY), "options": inspect.Parameter.VAR_KEYWORD}
+        made.forward.__signature__ = inspect.Signature([inspect.Parameter(*each) for each in kinds.items()])  # type: ignore[attr-defined]
     return made
 
 
