@@ -2,10 +2,14 @@
 
     python -m benchmarks.runs_gone_wrong --save benchmarks/results/runs-gone-wrong.json
     python -m benchmarks.runs_gone_wrong --list runs_gone_wrong_blind
+    python -m benchmarks.runs_gone_wrong --explain --save benchmarks/results/runs-explained.json
     python -m benchmarks.runs_gone_wrong --make dead-copy-warm runs/dead      this run alone, in a new folder
 
 A row of the result has the training and the held-out loss at the end, and how many times larger one of them is than
 that of the run's twin, in which nothing is planted; none where the run diverged.
+
+With --explain a row has the causes that are named, the first step with a bad loss, how many steps were made again, and
+whether the first cause, with its parts, is a right one, or none is named of a sound run.
 
 Exit code: 0 a report was made, 2 bad input.
 """
@@ -28,6 +32,7 @@ from npformer.errors import DivergedError
 from npformer.run import metrics
 from npformer.run.begin import continued, new_run
 from npformer.run.journal import Listeners
+from npformer.see.explain.run import Course
 
 LIST = "runs_gone_wrong"
 DRAWN = 40_000  # words, of which many are alike
@@ -128,11 +133,27 @@ def measured(name, row):
     return found if math.isfinite(sum(found["losses"])) else found | {"losses": None, "worse": None}
 
 
+def explained(name, row):
+    """What explain RUN says of a run."""
+    with tempfile.TemporaryDirectory() as folder:
+        make(row, Path(folder, "run"))
+        course = Course(Path(folder, "run"))
+    first = [(cause.name, [*cause.parts]) for cause in course.causes][:1]
+    step, where = course.hurt and (course.hurt.first or course.hurt.by), tuple(row.get("where", [""]))
+    right = not first
+    if "cause" in row:
+        right = any(cause in (row["cause"], *row.get("also", ())) for cause, _ in first)
+        right = right and all(part.startswith(where) for _, parts in first for part in parts)
+    found = {"run": name, "named": [cause.name for cause in course.causes], "step": step, "made_again": course.made}
+    return found | {"cause": row.get("cause"), "right": right}
+
+
 def main(argv=None):
     """Parse, make, report."""
     parser = bare_parser("runs_gone_wrong", __doc__)
     parser.add_argument("--make", nargs=2, metavar=("RUN", "DIR"), help="this run alone, in this folder")
     parser.add_argument("--list", default=LIST, help="a list beside this file (default: %(default)s)")
+    parser.add_argument("--explain", action="store_true", help="what npformer explain says of each run")
     add_save(parser)
     args, found = parser.parse_args(argv), []
     known = rows(args.list)
@@ -140,9 +161,12 @@ def main(argv=None):
         print(*make(known[args.make[0]], Path(args.make[1])))
         return 0
     for each in known.items():
-        found.append(measured(*each))
+        found.append((explained if args.explain else measured)(*each))
         report.say(found[-1], args.json)
-    head = {"benchmark": "runs-gone-wrong", "machine": machine.describe([], "numpy", ["float32"])}
+    head = {
+        "benchmark": "runs-explained" if args.explain else "runs-gone-wrong",
+        "machine": machine.describe([], "numpy", ["float32"]),
+    }
     report.finish_rows(head, found, args)
     return 0
 
