@@ -68,11 +68,6 @@ def test_gaps_stay_zero_through_clipping_and_adam(packed):
         assert np.all(flat[~gap] != 0)
 
 
-def test_matrices_decay_and_vectors_do_not(packed):
-    arena, _ = packed
-    assert {s.name: s.weight_decay for s in arena.segments} == {name: float(len(SHAPES[name]) > 1) for name in SHAPES}
-
-
 def test_neighbours_of_equal_settings_are_one_run(packed):
     arena, _ = packed
     segment = {s.name: s for s in arena.segments}

@@ -33,9 +33,6 @@ def test_gradients_that_are_not_added_are_returned():
 def test_every_operation_of_functional_is_in_the_table_in_teaching_order():
     assert [field.name for field in dataclasses.fields(Ops)] == list(vars(PLAIN)) == NAMES
     assert {f"{name}_forward" for name in NAMES} == {name for name in F.__all__ if name.endswith("_forward")}
-    for name, pair in vars(PLAIN).items():
-        assert pair.forward is getattr(F, f"{name}_forward")
-        assert pair.backward.__wrapped__ is getattr(F, f"{name}_backward")
     listed = [word for word in (F.__doc__ or "").split("``")[1::2] if word in NAMES]
     assert listed == [name for name in NAMES if name in listed]
 
@@ -127,7 +124,6 @@ def test_a_kernel_replaced_is_seen_by_every_layer_and_touches_nothing_else(numpy
     LayerNorm(4, backend=swapped).forward(x)
     assert seen == [(2, 3, 4)] * 2
     np.testing.assert_array_equal(LayerNorm(4, backend=numpy64).forward(x)[0], before)
-    assert numpy64.ops.layer_norm.forward.__wrapped__ is F.layer_norm_forward
     others = [name for name in NAMES if name != "layer_norm"]
     assert all(getattr(swapped.ops, name) is getattr(numpy64.ops, name) for name in others)
 

@@ -8,6 +8,7 @@ import pytest
 from npformer.backend import PLAIN
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
 from npformer.functional.linear_attention import CHUNK
+from npformer.layers.layer import concat_last
 
 DRAW = Draw(3, 4, 1, 99, 0.3, first_row=2)
 POSITIONS = {
@@ -62,11 +63,11 @@ def padded(mask, B, S):
     return dataclasses.replace(mask, key_visible=seen(B, S))
 
 
-def three_of_one(dtype, B, H, T, D):
-    """q, k and v (B, H, T, D), read-only, as self-attention makes them: views of columns of one projection."""
-    tokens = np.random.default_rng(1).normal(size=(B, T, 3 * H * D)).astype(dtype)
+def of_one(dtype, B, H, T, D, count=3):
+    """q, k and v (B, H, T, D), or the last of them, read-only, as layers make them: views of columns of one product."""
+    tokens = np.random.default_rng(1).normal(size=(B, T, count * H * D)).astype(dtype)
     tokens.flags.writeable = False
-    return tuple(split_heads(tokens[..., i * H * D : (i + 1) * H * D], H) for i in range(3))
+    return tuple(split_heads(tokens[..., i * H * D : (i + 1) * H * D], H) for i in range(count))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -90,7 +91,7 @@ def test_local_attention_equals_the_plain_pair(agree, dtype, shape, mask, draw):
     B, _, T, _ = shape
     for key_visible in (None, np.ones((B, T), bool), seen(B, T)):
         masked = dataclasses.replace(mask, key_visible=key_visible)
-        assert agree("local_attention", *three_of_one(dtype, *shape), masked, draw)
+        assert agree("local_attention", *of_one(dtype, *shape), masked, draw)
 
 
 @pytest.mark.parametrize("shape", [*SHAPES[:2], *SHAPES[3:5], (40, 8, 47, 50, 16)], ids=str)
@@ -133,7 +134,7 @@ def test_saturated_scores_of_local_attention_neither_overflow_nor_vanish(agree, 
 
     Not where a query sees one key alone: its gradient is 0, and the noise in its place as large as q.
     """
-    q, k, v = three_of_one(dtype, 2, 3, 7, 4)
+    q, k, v = of_one(dtype, 2, 3, 7, 4)
     assert agree("local_attention", 100 * q, k, v, LOCAL[name], DRAW)
     assert agree("local_attention", np.abs(q), -100 * np.abs(k), v, LOCAL[name])
 
@@ -160,11 +161,19 @@ def test_a_query_that_sees_nothing_gets_nothing(table):
     assert not any(g[1].any() for g in gradients)
 
 
+@pytest.mark.parametrize("together", [3, 2], ids=["self-attention", "to a memory"])
 @pytest.mark.parametrize("op", ["attention", "local_attention"])
-def test_merging_what_comes_out_copies_nothing(table, op):
+def test_merging_and_joining_what_comes_out_copies_nothing(table, op, together):
+    """Gradients are adjacent as their inputs are, so that one product reads that of a block (B, T, 3C) or 2C."""
     pair, window = getattr(table, op), 3 if op == "local_attention" else None
     if pair is getattr(PLAIN, op):
         pytest.skip("it is the plain pair")
-    y, cache = pair.forward(*three_of_one("float32", 2, 3, 8, 4), AttentionMask(window=window))
-    for each in (y, *pair.backward(y, cache)):
-        assert np.shares_memory(merge_heads(each), each)
+    sizes = "float32", 2, 3, 8, 4
+    q, k, v = *of_one(*sizes, 3 - together), *of_one(*sizes, together)
+    y, cache = pair.forward(q, k, v, AttentionMask(window=window))
+    made = (y, *pair.backward(y, cache))
+    merged = [merge_heads(each) for each in made]
+    assert all(map(np.shares_memory, merged, made))
+    joined = concat_last(*merged[-together:])
+    assert joined.flags.c_contiguous
+    assert np.shares_memory(joined, made[-1])

@@ -6,7 +6,7 @@ import pytest
 from npformer.backend import PLAIN
 from npformer.engine.cuda import attention, cuda_ops
 from npformer.engine.cuda.attention import MOST_ROWS, ROOM, WIDEST_HEAD, fits_one_tile, tile_rows
-from npformer.functional import AttentionMask, merge_heads, split_heads
+from npformer.functional import AttentionMask
 from tests.backend import test_not_a_number as not_a_number
 from tests.backend.numpy import test_attention as host
 from tests.backend.numpy.test_attention import DRAW, POSITIONS, case, padded
@@ -36,7 +36,7 @@ def table(runtime, way):
 
 test_hidden_keys = host.test_hidden_keys_do_not_matter_however_large
 test_a_query_that_sees_nothing = host.test_a_query_that_sees_nothing_gets_nothing
-test_merging = host.test_merging_what_comes_out_copies_nothing
+test_merging = host.test_merging_and_joining_what_comes_out_copies_nothing
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -84,21 +84,6 @@ def test_the_step_may_live_on_the_gpu(table):
 @pytest.mark.parametrize("case", [case for case in not_a_number.CASES if case.startswith("attention")])
 def test_no_number_where_there_is_none(table, case, dtype):
     not_a_number.test_no_number_where_there_is_none(table, case, dtype)
-
-
-@pytest.mark.parametrize("count", [2, 3])
-def test_gradients_are_adjacent_in_memory_as_their_inputs_are(table, count):
-    """So that the gradient of a block (B, T, 3C) of projections can be read without a copy."""
-    rng = np.random.default_rng(3)
-    block = rng.normal(size=(2, 4, count * 12))
-    parts = [split_heads(block[..., i * 12 : (i + 1) * 12], 3) for i in range(count)]
-    if count == 2:
-        parts.insert(0, split_heads(rng.normal(size=(2, 4, 12)), 3))
-    y, cache = table.attention.forward(*parts)
-    merged = [merge_heads(g) for g in table.attention.backward(y, cache)][-count:]
-    width = merged[0].dtype.itemsize * 12
-    assert [g.ctypes.data - merged[0].ctypes.data for g in merged] == [i * width for i in range(count)]
-    assert all(g.strides == block.strides for g in merged)
 
 
 def test_invisible_tiles_are_skipped(runtime, monkeypatch):
