@@ -1,33 +1,12 @@
-"""Caches are used once, freed while backward runs, and not kept at all in inference."""
+"""Caches are freed while backward runs, and not kept at all in inference."""
 
 import weakref
 
 import numpy as np
 import pytest
 
-from npformer.errors import CacheUsedError
 from npformer.layers import CacheStack, EncoderStack
 from tests.check.functions import normal
-from tests.outputs import used_cache_text
-
-
-def test_the_last_entry_is_popped_first():
-    cache = CacheStack(object())
-    assert [cache.keep((name, f"cache of {name}")) for name in "ab"] == ["a", "b"]
-    assert len(cache) == 2
-    assert [cache.pop(), cache.pop()] == ["cache of b", "cache of a"]
-    with pytest.raises(CacheUsedError, match=f"^{used_cache_text('object')}$"):
-        cache.pop()
-
-
-def test_an_entry_is_freed_when_it_is_popped():
-    cache, kept = CacheStack(object()), np.ones(3)
-    cache.keep((None, kept))
-    alive = weakref.ref(kept)
-    del kept
-    assert alive() is not None
-    cache.pop()
-    assert alive() is None
 
 
 def test_for_inference_nothing_is_kept():

@@ -5,15 +5,10 @@ import re
 import pytest
 
 from npformer.errors import ConfigError
-from npformer.layers import INFERENCE, AttentionRecorder, Context, RandomKey
+from npformer.layers import INFERENCE, Context, RandomKey
 from tests.check.small_models import SRC, TGT, model
 
 KEY = RandomKey(seed=3, step=5, micro=1)
-
-
-def test_the_order_of_names_matters():
-    assert KEY.child("a").child("b") != KEY.child("b").child("a")
-    assert KEY.child("a").child("b") == KEY.child("a").child("b")
 
 
 def test_a_site_is_the_same_in_every_process():
@@ -35,12 +30,6 @@ def test_no_key_and_no_rate_draw_nothing():
     assert Context(key=KEY).draw("dropout", 0.0) is None
     drawn = Context(key=KEY).draw("dropout", 0.5)
     assert drawn == (3, 5, 1, KEY.child("dropout").site, 0.5, 0)
-
-
-def test_watched_names_are_dotted_paths():
-    recorder = AttentionRecorder()
-    recorder.child("encoder").child("layers.0").record("weights")
-    assert recorder.weights == {"encoder.layers.0": "weights"}
 
 
 @pytest.mark.parametrize("norm_order", ["post", "pre"])

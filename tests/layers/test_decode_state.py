@@ -1,4 +1,4 @@
-"""The decode state: buffers that fill up, rows that are chosen, states that share no written memory."""
+"""The decode state: rows that are chosen, memory that is used again, states that share none that is written."""
 
 import gc
 import re
@@ -37,16 +37,6 @@ def backend(request):
     """NumPy, and a device that is not the host."""
     backend = request.getfixturevalue(request.param)
     return backend
-
-
-def test_keys_and_values_are_read_back_at_their_positions(backend):
-    rng = np.random.default_rng(0)
-    room = KeyValues.empty(backend, 2, 3, 6, 4)
-    keys, values = rng.normal(size=(2, 3, 5, 4)), rng.normal(size=(2, 3, 5, 4))
-    for start, stop in ((0, 2), (2, 3), (3, 5)):
-        written = room.write(start, *(backend.array(each[:, :, start:stop]) for each in (keys, values)))
-        for now, expected in zip(written, (keys, values), strict=True):
-            assert np.array_equal(backend.host(now), expected[:, :, :stop])
 
 
 def test_the_memory_of_a_run_serves_the_next_one(numpy32):
@@ -127,30 +117,6 @@ def test_positions_not_reached_yet_are_not_copied(numpy64):
 def test_rows_that_are_not_there_are_refused(change, rows, error, text, numpy64):
     with pytest.raises(error, match=f"^{re.escape(text)}"):
         getattr(state_of(numpy64), change)(rows)
-
-
-def test_the_mask_of_a_step_knows_the_tokens_before(numpy64):
-    state = state_of(numpy64)
-    before = np.array(state.visible[:, :3])
-    new = np.array([[True, False], [False, True], [True, True]])
-    mask = state.admit(new)
-    assert (mask.causal, mask.query_offset, state.length) == (True, 3, 3)
-    assert np.array_equal(mask.key_visible, np.hstack([before, new]))
-
-
-@pytest.mark.parametrize(
-    ("shape", "text"),
-    [
-        ((3, 3), "tokens: expected at most 2 more of max_len=5, got 3; start with room for more"),
-        ((2, 1), "tokens: expected one row for each of the state's B=3, got 2"),
-    ],
-)
-def test_tokens_that_do_not_fit_are_refused_and_change_nothing(shape, text, numpy64):
-    state = state_of(numpy64)
-    before = np.array(state.visible)
-    with pytest.raises(ShapeError, match=f"^{re.escape(text)}"):
-        state.admit(np.zeros(shape, dtype=bool))
-    assert np.array_equal(state.visible, before)
 
 
 @pytest.mark.parametrize(

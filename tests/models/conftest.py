@@ -1,10 +1,9 @@
-"""Fixtures of the model tests: small models, a padded batch, and one pass forward and backward."""
+"""Fixtures of the model tests: small models and a padded batch."""
 
 import numpy as np
 import pytest
 
 from npformer.check.cases.case import shaken
-from npformer.functional import cross_entropy_backward, cross_entropy_forward
 from npformer.models import Transformer, build_model
 from npformer.models.kinds import MODELS
 
@@ -31,18 +30,3 @@ def batch():
     tgt_in = np.array([[1, 6, 4, 5], [1, 8, 7, 0], [1, 4, 0, 0]])
     tgt_out = np.array([[6, 4, 5, 2], [8, 7, 2, 0], [4, 2, 0, 0]])
     return SRC, tgt_in, tgt_out
-
-
-@pytest.fixture
-def forward_backward():
-    """A function that returns (logits, loss, gradients by name) of a model on a batch, whose targets are its last."""
-
-    def run(model, *batch):
-        model.zero_grad()
-        logits, cache = model.forward(*batch[:-1])
-        loss, loss_cache = cross_entropy_forward(logits, batch[-1])
-        (dlogits,) = cross_entropy_backward(1.0, loss_cache)
-        model.backward(dlogits, cache)
-        return logits, float(loss), {name: p.grad.copy() for name, p in model.named_parameters()}
-
-    return run

@@ -100,16 +100,6 @@ def test_a_step_that_breaks_off_half_way_can_be_taken_again(of, kind, small_mode
     assert close(any64.host(model.step(tokens[:, 1], state)), whole(model, SRC, tokens[:, :2])[:, -1])
 
 
-@pytest.mark.parametrize("batch", [1, 2, 3, 7])
-@pytest.mark.parametrize("final_norm", [False, True])
-def test_any_number_of_rows(batch, final_norm, small_model, any64):
-    model = small_model(any64, final_norm=final_norm, d_model=15, num_heads=3, d_ff=13)  # no multiples of 2
-    src, tokens = SRC[np.arange(batch) % 3], targets(1, batch)
-    state, expected = model.start(src, MAX_LEN), whole(model, src, tokens)
-    for t in range(MAX_LEN):
-        assert close(model.step(tokens[:, t], state), expected[:, t])
-
-
 @pytest.mark.gpu
 def test_cupy_decodes_the_same(small_model, numpy64, cupy64):
     tokens = targets()

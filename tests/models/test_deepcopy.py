@@ -65,13 +65,6 @@ def test_a_copy_is_equal_apart_and_packed(backend, small_model, batch, of, chang
     assert not np.array_equal(twin(*inputs), expected)
 
 
-def test_tied_parameters_stay_tied(backend, small_model):
-    twin = copy.deepcopy(small_model(backend, tie_embeddings=True))
-    assert twin.src_embedding is twin.tgt_embedding
-    assert twin.generator.weight.owner is twin.src_embedding.weight
-    assert np.shares_memory(twin.generator.weight.data, twin.arena.values)
-
-
 @EVERY_KIND
 def test_a_copy_trains_like_the_original_which_stays_unchanged(backend, small_model, batch, changes):
     model = small_model(backend, dropout=0.1, **changes)

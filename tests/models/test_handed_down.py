@@ -21,7 +21,6 @@ from npformer.layers import (
     Local,
     MultiHeadAttention,
     ScaledDotProduct,
-    SelfAttention,
     SinusoidalPositions,
 )
 from npformer.layers.norms import NORMS
@@ -127,17 +126,6 @@ def test_buckets_of_distances_are_spent_on_keys_ahead_only_where_they_are_seen(k
         assert np.array_equal(bias(20, 20), expected)
         distances = {tuple(expected[:, 19, 19 - distance]) for distance in range(20)}
         assert len(distances) == (18 if causal else 11)  # beyond the exact ones some share a bucket
-
-
-def test_a_layer_of_self_attention_hands_on_all_its_words(numpy64):
-    words = {"position_encoding": "relative", "num_buckets": 6, "max_distance": 9}
-    for causal in (False, True):
-        layer = SelfAttention(**words, causal=causal).build(8, 2, dropout=0.4, backend=numpy64, seed=1)
-        assert layer.dropout == 0.4
-        assert layer.score_bias is not None
-        assert layer.score_bias.weight.data.shape == (6, 2)
-        expected, _ = relative_bias_forward(layer.score_bias.weight.data, 12, 12, 0, causal, 9)
-        assert np.array_equal(layer.score_bias(12, 12), expected)
 
 
 def drawn(model):

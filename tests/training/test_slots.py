@@ -2,7 +2,6 @@
 
 from copy import deepcopy
 from dataclasses import replace
-from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from npformer.backend import Pair, get_backend
 from npformer.backend.numpy.blas import blas_threads
 from npformer.errors import ConfigError
-from npformer.optim.blocks import BLOCK, add_by_tree, block_squares, parts_of, tree_sum
+from npformer.optim.blocks import BLOCK, block_squares, parts_of
 from tests.engine.conftest import CASES, build, new_step, trained
 from tests.engine.thread_ranks import in_threads
 
@@ -165,33 +164,6 @@ def test_what_slots_cannot_be_is_refused_with_the_reason(on):
             new_step(plain, **more)
     with pytest.raises(ConfigError, match="slots: expected 1 for a model with BatchNorm, got 2: its rows depend"):
         new_step(build(on(), norm="batch"), slots=2)
-
-
-def test_the_tree_adds_places_and_leaves_out_what_is_not_there():
-    def joined(*leaves):
-        return add_by_tree([None if leaf == "-" else leaf for leaf in leaves], lambda a, b: f"({a}{b})")
-
-    assert joined("a", "b", "c", "d") == "((ab)(cd))"
-    assert joined("a", "-", "c", "d") == "(a(cd))"
-    assert joined("-", "-", "c", "-") == "c"
-    assert joined("-", "-") is joined() is None
-    assert joined("a", "b", "c") == "((ab)c)"
-
-
-def test_a_tree_of_numbers_is_the_tree_of_places():
-    for size in (1, 2, 3, 5, 8, 13):
-        x = (np.random.default_rng(size).normal(size=size) * 10.0 ** np.arange(size)).astype(np.float32)
-        assert tree_sum(x) == add_by_tree(list(x), np.add)
-
-
-@pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 5 * BLOCK - 3, 40 * BLOCK + 17])
-def test_parts_are_whole_blocks_and_nest(size):
-    parts = parts_of(size, 8)
-    assert (parts[0].start, parts[-1].stop, len(parts)) == (0, size, 8)
-    assert all(one.stop == other.start for one, other in pairwise(parts))
-    assert all(part.start % BLOCK == 0 or part.start == size for part in parts)
-    lengths = [part.stop - part.start for part in parts]
-    assert max(lengths) - min(lengths) < 2 * BLOCK
 
 
 def test_squares_of_blocks_leave_out_what_is_frozen(numpy64):
