@@ -1,28 +1,9 @@
-"""What arrives where: exchanges of one process, and of several ranks in threads."""
+"""Exchanges of one process with itself, and of what JSON knows between several ranks."""
 
 import numpy as np
 
 from npformer.engine.communicator import Communicator
 from tests.engine.thread_ranks import in_threads
-
-
-def parts(rank, lengths):
-    """What a rank sends to each of them: 100·rank + 10·receiver + place."""
-    return [100.0 * rank + 10 * q + np.arange(n) for q, n in enumerate(lengths)]
-
-
-def test_all_to_all_brings_each_part_to_its_rank():
-    lengths = [3, 0, 1, 2]
-    size = len(lengths)
-
-    def work(ranks):
-        receive = [np.full(lengths[ranks.rank], np.nan) for _ in range(size)]
-        ranks.all_to_all(parts(ranks.rank, lengths), receive).wait()
-        return receive
-
-    for rank, received in enumerate(in_threads(size, work)):
-        for sender, arrived in enumerate(received):
-            assert arrived.tolist() == [100.0 * sender + 10 * rank + i for i in range(lengths[rank])]
 
 
 def test_one_process_has_everything():

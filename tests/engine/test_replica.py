@@ -3,7 +3,7 @@
 import numpy as np
 
 from npformer.engine.replica import Replicas, gradient_replica
-from npformer.layers import Linear, RandomKey
+from npformer.layers import RandomKey
 from npformer.layers.owner import version_of
 from tests.models.test_deepcopy import EVERY_KIND
 
@@ -43,21 +43,6 @@ def test_a_model_with_things_that_cannot_be_copied_has_a_replica(numpy64, small_
         replica = gradient_replica(model)
     assert replica.notes is model.notes
     assert np.array_equal(replica(*batch[:2]), model(*batch[:2]))
-
-
-def test_layers_in_containers_have_replicas_too(numpy64, small_model):
-    """Each once: what two layers share, their replicas share."""
-    model = small_model(numpy64)
-    first, second = model.encoder.layers
-    first.pair = second.pair = pair = (Linear(2, 2, backend=numpy64), "a word")
-    first.by_name = {"one": pair[0]}
-    first.words = ("a", "b")
-    replicas = gradient_replica(model).encoder.layers
-    assert replicas[0].pair is replicas[1].pair
-    assert replicas[0].pair[0] is replicas[0].by_name["one"] is not pair[0]
-    assert replicas[0].pair[0].weight.data is pair[0].weight.data
-    assert replicas[0].pair[0].weight.grad is not pair[0].weight.grad
-    assert replicas[0].words is first.words
 
 
 def test_replicas_are_made_once_for_a_version(numpy64, small_model, batch):

@@ -13,7 +13,6 @@ from npformer.check.inputs import place
 from npformer.decoding import beam_search, greedy
 from npformer.engine.communicator import Request
 from npformer.engine.mpi import MpiRank
-from npformer.functional.arrays import namespace
 from npformer.models import DecoderConfig, EncoderConfig, Transformer, TransformerConfig, build_model
 from npformer.models.config import CHOICES
 from npformer.optim import Adam
@@ -263,12 +262,3 @@ def test_a_plain_pairs_products_have_the_precision_of_the_backend(precision, cup
     off = np.max(np.abs(backend.host(y) - true)) / np.max(np.abs(true))
     assert (off > 1e-5) == (precision == "tf32")
     assert off < 1e-2
-
-
-@pytest.mark.parametrize(("count", "axis"), [(8, 1), (20, 0), (20, -1)])
-def test_many_arrays_are_put_side_by_side(count, axis, backend):
-    parts = list(np.random.default_rng(0).normal(size=(count, 2, 3)))
-    there = [backend.array(part) for part in parts]
-    for name in ("concat", "stack"):
-        found = getattr(namespace(there[0]), name)(there, axis=axis)
-        np.testing.assert_array_equal(backend.host(found), getattr(np, name)(parts, axis=axis))

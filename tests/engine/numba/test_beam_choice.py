@@ -49,11 +49,3 @@ def test_it_is_the_plain_choice(seed, w, vocab_size, spoilt, dtype):
     for one, other in zip(*chosen(logits.astype(dtype), *others), strict=True):
         assert one.dtype == other.dtype
         assert np.allclose(one, other, rtol=0, atol=1e-12 if dtype == "float64" else 1e-5)
-
-
-def test_of_equally_likely_ones_the_first_goes_on(dtype):
-    log_p = np.array([[-1.0] * 4, [-1.0, NOBODY, -1.0, -1.0]])
-    for rows, tokens, _, greedy in chosen(np.zeros((8, 6), dtype), log_p, np.array([1, -1]), np.array([4, 4])):
-        assert rows.tolist() == [[0, 1, 0, 0], [4, 4, 4, 4]]
-        assert tokens.tolist() == [[0, 0, 1, 2], [0, 1, 2, 3]]
-        assert greedy.tolist() == [1, -1]

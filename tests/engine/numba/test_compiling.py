@@ -1,18 +1,11 @@
-"""Kernels are compiled once, said so, kept on disk, where they are called, and never in the middle of training."""
+"""Kernels are compiled once, said so and kept on disk; what does without them does not import Numba."""
 
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import npformer
-from npformer.backend import get_backend
-from npformer.decoding import greedy
-from npformer.engine.numba import compiling
-from npformer.models import Transformer, TransformerConfig
-from npformer.optim import Adam
-from npformer.training import TrainStep
 
 #: One kernel is enough to see how it is done.
 PREPARE = """
@@ -147,24 +140,3 @@ for wrong in (np.ones((4, 1), "float32"), np.ones(4, "int64"), "a"):
 assert compiled == [("add_and_compare.add", "float32")]
 """
     assert is_announced(run(program, NUMBA_CACHE_DIR=str(tmp_path)))
-
-
-def test_training_and_decoding_compile_nothing_more(dtype):
-    """A writable array where one is only read, a NumPy number: Numba would have a kernel of its own for each."""
-    backend = get_backend("numpy", dtype, kernels="numba", threads=2)
-    ids = np.random.default_rng(0).integers(1, 9, size=(6, 5))
-    variants = [
-        {},
-        {"norm_order": "pre", "activation": "gelu", "positions": "learned", "tie_embeddings": True, "recompute": True},
-    ]
-    for changes in variants:
-        config = TransformerConfig(
-            9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12, max_seq_len=8, **changes
-        )
-        model = Transformer(config, backend=backend)
-        step = TrainStep(model, Adam(model.arena), clip_norm=np.float32(1.0), accumulate=2, label_smoothing=0.1)
-        step(ids, ids, ids)
-        greedy(model, ids[:1], max_len=4)
-        greedy(model, ids, max_len=4)
-    for kernel in compiling._kernels:
-        assert set(kernel.dispatcher.signatures) == {kernel.types(each) for each in compiling.DTYPES}

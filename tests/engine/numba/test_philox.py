@@ -32,16 +32,6 @@ def take(draw, shape):
     return take_lanes(numbers(draw, like), like.size)
 
 
-def test_many_draws():
-    rng = np.random.default_rng(0)
-    for _ in range(200):
-        seed, step, micro, site = (int(n) for n in rng.integers(0, WORD, size=4, dtype=np.uint64, endpoint=True))
-        shape, first_row = tuple(int(n) for n in rng.integers(1, 12, size=3)), int(rng.integers(0, 1000))
-        draw = Draw(seed, step, micro, site, 0.5, first_row)
-        draws = take(draw, shape)
-        assert np.array_equal(draws, philox_bits(draw, draws.size, np.empty(shape))), draw
-
-
 @pytest.mark.parametrize("step", EXTREMES)
 def test_extreme_words(step):
     for seed, micro, site in zip(EXTREMES, reversed(EXTREMES), EXTREMES[3:] + EXTREMES[:3], strict=True):
