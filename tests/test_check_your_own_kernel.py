@@ -15,6 +15,7 @@ import npformer.check
 from npformer.check import report as reports
 from npformer.check.regimes import KINDS, REGIMES
 from npformer.cli.gradcheck import EXAMPLES
+from tests.check.functions import square
 from tests.markdown import ROOT, blocks, text_of
 
 PAGE = "docs/check_your_own_kernel.md"
@@ -67,10 +68,6 @@ def test_a_file_of_tests_passes(tmp_path):
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": path}
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def square(x):
-    return x * x, x
 
 
 def with_one_wrong(dy, x, factor=2.0):

@@ -14,6 +14,7 @@ from benchmarks.checkers.table import SAID, cells, checkers
 from benchmarks.corpus.rounding import bfloat16
 from npformer.functional import softmax_backward
 from npformer.lab.museum.patch import patched
+from tests.check.functions import square, square_backward
 
 NEEDS = {"torch": "torch", "torch fast": "torch", "torch assert_close": "torch", "jax": "jax", "autograd": "autograd"}
 OTHERS = [name for name in checks.CHECKERS if not name.startswith("npformer")]
@@ -58,14 +59,6 @@ def test_another_error_is_no_verdict():
 
     verdict, words = checks.judge("numpy assert_allclose", item(Problem([X], call, None, None)))
     assert (verdict, words) == ("raised", "ZeroDivisionError: by hand")
-
-
-def square(x):
-    return x * x, x
-
-
-def square_backward(dy, x):
-    return 2 * dy * x
 
 
 def test_a_kernel_in_few_digits_gets_its_own_numbers_and_is_compared_with_float64():

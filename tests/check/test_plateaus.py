@@ -6,7 +6,7 @@ import pytest
 from npformer.check import gradcheck
 from npformer.check.plateaus import plateaus
 from npformer.check.report import KINK, NOTHING, RIGHT, WRONG
-from tests.check.functions import forward_alone, normal, only_row, verdict
+from tests.check.functions import forward_alone, normal, only_row, softmax_slope, verdict
 
 X = normal(4, 6)
 FIRST = np.eye(1, 24).reshape(4, 6)
@@ -18,10 +18,6 @@ def scaled(backward, factor):
 
 def short(x):
     return np.asarray(x).astype(np.float32)
-
-
-def softmax_slope(dy, p):
-    return p * (dy - (dy * p).sum(-1, keepdims=True))
 
 
 def short_softmax(x):
@@ -67,10 +63,6 @@ def test_both_plateaus_of_a_sum_that_rounds_are_seen():
     assert wide.slope == pytest.approx(0 - 15 / 6, abs=1e-5)
     assert tiny.slope == pytest.approx(0, abs=1e-5)
     assert wide.width > 1e3 * tiny.width
-
-
-def test_a_straight_through_estimator_is_no_derivative_of_a_rounding():
-    assert verdict((lambda x: (np.round(x), None), lambda dy, _: dy), 3 * X) == WRONG
 
 
 def test_what_rounds_to_few_digits_is_neither_certified_nor_accused():

@@ -10,14 +10,10 @@ import pytest
 from npformer.check import behaviour, gradcheck
 from npformer.check.report import RIGHT, UNCLEAR, WRONG
 from npformer.errors import ConfigError
-from tests.check.functions import normal, tanh, verdicts
+from tests.check.functions import normal, square, tanh, verdicts
 
 X = normal(5, 3)
 IDS = np.array([0, 2, 1, 0, 2, 2, 1, 3])
-
-
-def square(x):
-    return x * x, x
 
 
 LOST = "backward is not deterministic: two runs from fresh caches differ by "

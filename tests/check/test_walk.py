@@ -7,16 +7,9 @@ import npformer as npf
 from npformer.check.regimes import REGIMES
 from npformer.check.report import KINK, NOT_TRIED, PROBLEM, UNCLEAR, WRONG
 from npformer.errors import ConfigError
+from tests.check.functions import square, square_backward
 
 X = np.random.default_rng(0).normal(size=(4, 3))
-
-
-def square(x):
-    return x * x, x
-
-
-def square_backward(dy, x):
-    return 2 * dy * x
 
 
 def walked(backward, *inputs, forward=square, **how):

@@ -23,12 +23,6 @@ def test_empty_texts_are_an_end_alone():
     assert [array.tolist() for array in batch] == [[[2]], [[1]], [[2]]]
 
 
-@pytest.mark.parametrize("example", [Example("a!", "x"), Example("a", "x!")])
-def test_a_character_without_an_id_is_refused(example):
-    with pytest.raises(TokenError, match="'!'"):
-        collate([example], LETTERS)
-
-
 TEXTS = [" ".join("abcde"[(n // 5**i) % 5] for i in range(1 + n % 4)) for n in range(60)]
 
 

@@ -97,20 +97,6 @@ def test_the_split_is_stable_under_seed_order_and_added_lines():
     assert set(held_out(numbers(600), 0)) & set(numbers(300)) == set(expected)
 
 
-def test_the_split_is_the_same_in_every_version():
-    """To move a source to the other side would let models train on what they are judged by."""
-    task = pairs(numbers(60))
-    assert [source for source, _ in task.held_out()] == [
-        "49xxxx",
-        "3xxx",
-        "41xxxxx",
-        "43xxxxxxx",
-        "2xx",
-        "23xxxxx",
-        "18",
-    ]
-
-
 def test_held_out_prefixes_are_samples_of_the_whole_file():
     task = pairs(numbers(2000))
     assert task.held_out(20) == task.held_out()[:20]

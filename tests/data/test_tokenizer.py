@@ -123,7 +123,7 @@ def test_words_are_learnt_by_frequency_then_by_name():
 def test_special_pieces_stay_out_of_decoded_text_and_the_first_end_ends_it():
     tokenizer = Words.learn(["the cat sat"])
     cls, sep, end, pad = (tokenizer.vocabulary.id_of(piece) for piece in ("[CLS]", "[SEP]", "[EOS]", "[PAD]"))
-    ids = [cls, *tokenizer.encode("the dog"), sep, pad, *tokenizer.encode("cat"), end, *tokenizer.encode("sat")]
+    ids = [cls, *tokenizer.encode("the dog"), sep, pad, *tokenizer.encode("cat"), end, *tokenizer.encode("sat"), 99]
     assert tokenizer.decode(ids) == "the [UNK] cat"
     for token in (-1, 10):
         with pytest.raises(TokenError, match=f"token id {token} at position 1: expected 0 to 9"):

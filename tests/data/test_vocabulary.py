@@ -2,11 +2,9 @@
 
 import re
 
-import numpy as np
 import pytest
 
 from npformer.data import BOS_ID, EOS_ID, PAD_ID, Characters, Vocabulary
-from npformer.data import SPECIAL as ALL_SPECIAL
 from npformer.errors import ConfigError, DataError, OutputError, TokenError
 from tests.failing_system import full_disk
 
@@ -20,17 +18,6 @@ def test_special_pieces_come_first_and_characters_are_sorted_once():
     assert (PAD_ID, BOS_ID, EOS_ID) == (0, 1, 2)
     assert len(vocabulary) == 6
     assert Vocabulary.from_characters(["ban", "", "an"]) == vocabulary
-
-
-def test_decode_stops_at_the_first_end_and_leaves_special_pieces_out():
-    vocabulary = Vocabulary.from_characters("ab")
-    assert vocabulary.pieces_of(np.array([1, 3, 0, 4, 2, 3, 99])) == ["a", "b"]
-    assert vocabulary.pieces_of([]) == []
-
-
-def test_an_unknown_character_is_named():
-    with pytest.raises(TokenError, match="'é' in 'cabé' has no pieces in the vocabulary"):
-        Characters(Vocabulary.from_characters("abc")).encode("cabé")
 
 
 def test_nasty_characters_survive_a_round_trip(path):
@@ -96,15 +83,6 @@ def test_a_file_with_the_wrong_line_ends_says_so_for_every_special_piece(path):
     path.write_bytes(b"[PAD]\n[UNK]\r\na\r\n")
     with pytest.raises(DataError, match=r"expected the special piece '\[UNK\]' .*, got none; end lines with"):
         Vocabulary.load(path, special=("[PAD]", "[UNK]"))
-
-
-def test_an_unknown_character_becomes_unk_where_there_is_one():
-    vocabulary = Vocabulary.from_characters("abc", special=ALL_SPECIAL)
-    assert (vocabulary.id_of("[PAD]"), vocabulary.id_of("[BOS]"), vocabulary.id_of("[EOS]")) == (0, 1, 2)
-    unknown = vocabulary.id_of("[UNK]")
-    text = Characters(vocabulary)
-    assert text.encode("caé\U0001f600") == [vocabulary.id_of("c"), vocabulary.id_of("a"), unknown, unknown]
-    assert text.decode([vocabulary.id_of("[CLS]"), *text.encode("aéb"), 0]) == "a[UNK]b"
 
 
 def test_the_id_of_a_piece_that_is_not_there_is_refused():
