@@ -20,6 +20,7 @@ NpformerError
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -189,3 +190,17 @@ class Interrupted(NpformerError):  # not an Error: nothing is wrong
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
         self.exit_code = 128 + number
+
+
+def whole_number(name: str, value: object, *, at_least: int, at_most: int | None = None) -> int:
+    """Return `value` as an int, or raise ConfigError with the option, its bounds and the value."""
+    bounds = f">= {at_least}" if at_most is None else f"from {at_least} to {at_most}"
+    try:
+        if isinstance(value, bool):  # True would pass for 1, and is a sign of mixed-up arguments
+            raise TypeError
+        number = index(value)  # type: ignore[arg-type]  # what is no integer raises TypeError
+    except TypeError:
+        raise ConfigError(f"{name}: expected an integer {bounds}, got {value!r}") from None
+    if number < at_least or (at_most is not None and number > at_most):
+        raise ConfigError(f"{name}: expected an integer {bounds}, got {number}")
+    return number

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from npformer.data.tokenizer import Tokenizer
 from npformer.data.vocabulary import PAD_ID, Vocabulary
-from npformer.errors import DataError, TokenError
+from npformer.errors import DataError, TokenError, whole_number
 
 TokenIds: TypeAlias = npt.NDArray[np.int64]
 
@@ -70,6 +70,21 @@ class Texts(NamedTuple):
         if last is not None:
             rows[places == lengths] = last
         return rows
+
+
+class Tokenized:
+    """What a task has of its name and its tokenizer."""
+
+    name: str
+    tokenizer: Tokenizer
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}, {self.tokenizer!r}>"
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The tokenizer's vocabulary: the pieces of both sources and targets."""
+        return self.tokenizer.vocabulary
 
 
 class Batch(NamedTuple):
@@ -115,6 +130,11 @@ def class_ids(names: Sequence[str], classes: Sequence[str]) -> list[int]:
         if name not in ids:
             raise TokenError(f"target: expected one of {', '.join(ids)}, got {name!r}")
     return [ids[name] for name in names]
+
+
+def batch_arguments(step: object, batch_size: object) -> tuple[int, int]:
+    """The arguments of a task's ``batch`` as ints. Raises ConfigError unless both are whole numbers >= 1."""
+    return whole_number("step", step, at_least=1), whole_number("batch_size", batch_size, at_least=1)
 
 
 def expect_examples(examples: Sequence[Example]) -> None:

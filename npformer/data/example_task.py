@@ -12,16 +12,24 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from npformer.data.batches import Batch, Example, Texts, TokenBatch, batch_of, class_ids, expect_examples
-from npformer.data.checks import batch_arguments, whole_number
+from npformer.data.batches import (
+    Batch,
+    Example,
+    Texts,
+    TokenBatch,
+    Tokenized,
+    batch_arguments,
+    batch_of,
+    class_ids,
+    expect_examples,
+)
 from npformer.data.tokenizer import Tokenizer
-from npformer.data.vocabulary import Vocabulary
-from npformer.errors import DataError
+from npformer.errors import DataError, whole_number
 
 _POOL_BATCHES = 16
 
 
-class ExampleTask:
+class ExampleTask(Tokenized):
     """Batches run through epochs of the training side. See Task for its members.
 
     Further attributes: `digest`, which changes with the data, and `train_size`, the number of
@@ -46,9 +54,6 @@ class ExampleTask:
         self._examples, self._held_out = train, held_out
         self.retokenize(tokenizer, ("[PAD]", *classes) if classes else ())
 
-    def __repr__(self) -> str:
-        return f"<task {self.name}, {self.tokenizer!r}>"
-
     def retokenize(self, tokenizer: Tokenizer, classes: tuple[str, ...]) -> None:
         """Read the texts by another tokenizer, and give classes other ids; classes: all of them, [PAD] first."""
         self.tokenizer, self.classes = tokenizer, classes
@@ -56,11 +61,6 @@ class ExampleTask:
         self._epochs = Epochs(np.array([texts.lengths for texts in reversed(self._train)]), self._seed)
         longest = max(texts.lengths.max(initial=0) for texts in (*self._train, *self._texts(self._held_out)))
         self.max_length = int(longest) + (self.kind == "translate")  # [BOS] or [EOS]
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The pieces of both sources and targets."""
-        return self.tokenizer.vocabulary
 
     def batch(self, step: int, batch_size: int) -> Batch | TokenBatch:
         """The training batch of `step` (from 1); every example occurs once per epoch of ceil(size / B) steps.

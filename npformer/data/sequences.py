@@ -19,11 +19,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from npformer.data.batches import Batch, Example, Texts, TokenIds, batch_of, collate
-from npformer.data.checks import batch_arguments, whole_number
+from npformer.data.batches import Batch, Example, Texts, TokenIds, Tokenized, batch_arguments, batch_of, collate
 from npformer.data.tokenizer import Characters, Tokenizer
-from npformer.data.vocabulary import SEQUENCE, Vocabulary
-from npformer.errors import ConfigError, TokenError
+from npformer.data.vocabulary import SEQUENCE
+from npformer.errors import ConfigError, TokenError, whole_number
 
 #: Words as ASCII codes, (rows, longest), padded with zeros.
 _Words: TypeAlias = npt.NDArray[np.uint8]
@@ -42,7 +41,7 @@ _TRAINING, _HELD_OUT = 0, 1  # two streams of random numbers that never meet
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
-class SequenceTask:
+class SequenceTask(Tokenized):
     """Copy, reverse or sort (`name`) words of `min_length` to `max_length` of the first `symbols` letters.
 
     The constructor's lengths count letters, 2,048 at most; the attribute `max_length` counts tokens, as in
@@ -64,9 +63,6 @@ class SequenceTask:
         self.max_length = self._longest + 1
         self.retokenize(Characters.learn(map(chr, self._letters), special=SEQUENCE), ())
         self._check_both_sides()
-
-    def __repr__(self) -> str:
-        return f"<task {self.name}, {self.tokenizer!r}>"
 
     def batch(self, step: int, batch_size: int) -> Batch:
         """The training batch of `step` (from 1): src, tgt_in and tgt_out, each (B, longest in it + 1)."""
@@ -95,13 +91,8 @@ class SequenceTask:
 
     def retokenize(self, tokenizer: Tokenizer, classes: tuple[str, ...]) -> None:
         """Read the words by another tokenizer; there are no classes."""
-        self.tokenizer: Tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._ids = _ids_by_code(tokenizer, "".join(map(chr, self._letters)))
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The special pieces and the letters."""
-        return self.tokenizer.vocabulary
 
     @property
     def _letters(self) -> range:

@@ -14,10 +14,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Self
 
-from npformer.data.checks import whole_number
 from npformer.data.tokenizer import Tokenizer
 from npformer.data.vocabulary import SPECIAL, Vocabulary
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, whole_number
 
 _WORD = re.compile(r" ?(?:a+|1+|\.+)|[ _]")  # in the letters of _Kinds
 

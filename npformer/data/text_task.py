@@ -16,17 +16,25 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from npformer.data.batches import Example, Texts, TokenBatch, TokenIds, expect_examples, padded
-from npformer.data.checks import batch_arguments, whole_number
+from npformer.data.batches import (
+    Example,
+    Texts,
+    TokenBatch,
+    TokenIds,
+    Tokenized,
+    batch_arguments,
+    expect_examples,
+    padded,
+)
 from npformer.data.splits import unit_hash
 from npformer.data.tokenizer import Characters, Tokenizer
-from npformer.data.vocabulary import BOS_ID, Vocabulary
-from npformer.errors import ConfigError
+from npformer.data.vocabulary import BOS_ID
+from npformer.errors import ConfigError, whole_number
 
 ASKED, HIDDEN, REPLACED = 0.15, 0.8, 0.1
 
 
-class TextTask:
+class TextTask(Tokenized):
     """Windows of at most max_length tokens of a training text and of a held-out text. See Task for its members.
 
     A held-out example is a window's text, as source and target; collate masks it by a hash of the text, so always in
@@ -53,9 +61,6 @@ class TextTask:
         self.max_length = whole_number("max_length", max_length, at_least=2)
         self.retokenize(tokenizer, ())
 
-    def __repr__(self) -> str:
-        return f"<task {self.name}, {self.tokenizer!r}>"
-
     def retokenize(self, tokenizer: Tokenizer, classes: tuple[str, ...]) -> None:
         """Read the text by another tokenizer; there are no classes. Raises ConfigError if its tokens are too few."""
         train, held_out = self._sides
@@ -71,11 +76,6 @@ class TextTask:
         self._first_starts = self._starts[:stop]  # starts with a whole window after them
         pieces = tokenizer.vocabulary
         self._text_ids = np.array(sorted(set(range(len(pieces))) - pieces.special_ids), dtype=np.int64)
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The tokenizer's vocabulary."""
-        return self.tokenizer.vocabulary
 
     def batch(self, step: int, batch_size: int) -> TokenBatch:
         """The training batch of `step` (from 1): windows that begin at random units."""

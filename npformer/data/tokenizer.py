@@ -16,10 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Self
 
-from npformer.data.checks import whole_number
 from npformer.data.coverage import Coverage
 from npformer.data.vocabulary import LINE_FEED, SPECIAL, UNKNOWN, Vocabulary
-from npformer.errors import TokenError
+from npformer.errors import TokenError, whole_number
 
 #: Strings that text may contain but that cannot be pieces of text.
 RESERVED = frozenset((*SPECIAL, LINE_FEED))

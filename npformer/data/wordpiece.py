@@ -28,10 +28,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from npformer.data.checks import whole_number
 from npformer.data.tokenizer import RESERVED, Tokenizer, count_words
 from npformer.data.vocabulary import SPECIAL, Vocabulary
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, whole_number
 
 GOES_ON = "##"
 _NEVER = -(2**60)  # marks a pair that is never merged

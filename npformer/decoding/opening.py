@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
-from npformer.errors import ConfigError, DTypeError, ShapeError
+from npformer.errors import ConfigError, DTypeError, ShapeError, whole_number
 from npformer.layers import DecodeState
 from npformer.models import Decoder, Model, Transformer
 from npformer.models.inputs import checked_ids
@@ -167,8 +167,5 @@ def eos_token(eos_id: Any) -> int:
     return number if 0 <= number < 1 << 62 else -1
 
 
-def expect_count(name: str, value: Any) -> int:
-    """value as a Python int, which cannot overflow. Raises ConfigError unless it is a whole number >= 1."""
-    if not isinstance(value, Integral) or value < 1:
-        raise ConfigError(f"{name}: expected an integer >= 1, got {value!r}")
-    return int(value)
+#: (name, value) -> value as a Python int, which cannot overflow. Raises ConfigError unless it is an integer >= 1.
+expect_count = partial(whole_number, at_least=1)

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from npformer.decoding.opening import Opening, Writer, eos_token, expect_count, open_texts, with_room
 from npformer.decoding.writing import Stop, write
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, whole_number
 from npformer.typing import Array, HostArray
 
 
@@ -104,5 +103,4 @@ def _expect_options(temperature: Any, top_k: Any, top_p: Any, seed: Any) -> None
         expect_count("top_k", top_k)
     if top_p is not None and not 0 < top_p <= 1:
         raise ConfigError(f"top_p: expected 0 < top_p <= 1, got {top_p!r}")
-    if not isinstance(seed, Integral) or seed < 0:
-        raise ConfigError(f"seed: expected an integer >= 0, got {seed!r}")
+    whole_number("seed", seed, at_least=0)

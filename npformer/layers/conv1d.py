@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.errors import ConfigError
+from npformer.errors import whole_number
 from npformer.layers.cache_stack import CacheStack
 from npformer.layers.initializers import Seed
 from npformer.layers.layer import Layer
@@ -27,8 +27,7 @@ class Conv1d(Layer):
         self, c_in: int, c_out: int, kernel_size: int = 3, *, causal: bool = False, backend: Backend, seed: Seed = 0
     ) -> None:
         super().__init__(backend)
-        if kernel_size < 1:
-            raise ConfigError(f"kernel_size: expected an integer >= 1, got {kernel_size}")
+        whole_number("kernel_size", kernel_size, at_least=1)
         rng, limit = np.random.default_rng(seed), 1 / math.sqrt(c_in * kernel_size)
         self.causal = causal
         self.weight = Parameter("weight", backend.array(rng.uniform(-limit, limit, (kernel_size, c_in, c_out))))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from operator import index
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,7 +13,7 @@ from npformer.backend import Backend
 from npformer.data.coverage import Coverage
 from npformer.data.pretrained import pretrained_width, read_pretrained
 from npformer.data.vocabulary import Vocabulary
-from npformer.errors import ConfigError, ShapeError, TokenError
+from npformer.errors import ConfigError, ShapeError, TokenError, whole_number
 from npformer.layers.cache_stack import CacheStack
 from npformer.layers.initializers import Seed, scaled_normal, scaled_uniform
 from npformer.layers.layer import Layer
@@ -88,8 +87,7 @@ class Embedding(Layer):
         Returns ids (k,) and cosine similarities (k,), both on the host, the most similar first, ties by id;
         fewer if there are fewer. A token is not its own neighbour; a vector of zeros has similarity 0 to all.
         """
-        if index(k) < 1:
-            raise ConfigError(f"k: expected an integer >= 1, got {k}")
+        whole_number("k", k, at_least=1)
         table: npt.NDArray[Any] = self.backend.host(self.weight.data)
         vector, itself = self._vector(query, table)
         smallest = np.finfo(table.dtype).tiny  # instead of a norm of 0, to avoid division by 0

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from npformer.backend import Arena, Backend
-from npformer.errors import ConfigError, ShapeError
+from npformer.errors import ConfigError, ShapeError, whole_number
 from npformer.functional import AttentionMask
 from npformer.layers import CacheStack, Context, DecodeState, EncoderStack
 from npformer.models.config import DecoderConfig
@@ -65,8 +65,7 @@ class Decoder(OneSequence):
         unless batch >= 1, 1 <= max_len, <= max_seq_len for learned positions, begins >= 0, and 0 unless
         begins_anywhere; ShapeError unless begins is (B,).
         """
-        if batch < 1:
-            raise ConfigError(f"batch: expected an integer >= 1, got {batch}")
+        whole_number("batch", batch, at_least=1)
         positions = position_rows(self.positions, max_len, self.config, self.backend)
         begins = None if begins is None else _checked_begins(begins, batch)
         if begins is not None and begins.any() and not self.begins_anywhere:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.errors import ConfigError, DTypeError, ShapeError, TokenError
+from npformer.errors import ConfigError, DTypeError, ShapeError, TokenError, whole_number
 from npformer.layers import (
     INFERENCE,
     CacheStack,
@@ -162,8 +162,7 @@ def position_rows(positions: Positions, max_len: int, config: ModelConfig, backe
 
     Raises ConfigError unless 1 <= max_len, <= max_seq_len for learned positions.
     """
-    if max_len < 1:
-        raise ConfigError(f"max_len: expected an integer >= 1, got {max_len}")
+    whole_number("max_len", max_len, at_least=1)
     if config.positions == "learned" and max_len > config.max_seq_len:
         raise ConfigError(f"max_len: expected at most max_seq_len={config.max_seq_len}, got {max_len}")
     zeros = backend.zeros((1, max_len, config.d_model))

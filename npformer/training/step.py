@@ -29,13 +29,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy, deepcopy
 from itertools import pairwise
-from numbers import Integral
 from operator import is_
 from typing import Any
 
 import numpy as np
 
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, whole_number
 from npformer.layers.batch_norm import BatchNorm, Statistics
 from npformer.layers.owner import version_of
 from npformer.models import Model
@@ -72,10 +71,8 @@ class TrainStep:
         ranks: Any = None,
         shard_optimizer: bool = False,
     ) -> None:
-        whole: dict[str, tuple[Any, int]] = {"accumulate": (accumulate, 1), "seed": (seed, 0), "slots": (slots, 1)}
-        for name, (value, least) in whole.items():
-            if not isinstance(value, Integral) or int(value) < least:
-                raise ConfigError(f"{name}: expected an integer >= {least}, got {value!r}")
+        for name, value, least in (("accumulate", accumulate, 1), ("seed", seed, 0), ("slots", slots, 1)):
+            whole_number(name, value, at_least=least)
         if clip_norm is not None and not clip_norm > 0:
             raise ConfigError(f"clip_norm: expected a number > 0 or None, got {clip_norm}")
         if not 0 <= label_smoothing < 1:

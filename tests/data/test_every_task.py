@@ -180,11 +180,11 @@ def test_held_out_texts_are_in_the_vocabulary(tasks, name):
 def test_numbers_below_their_bounds_are_refused(tasks, name):
     task = tasks[name]
     for call, message in (
-        (lambda: MAKERS[name](seed=-1), "seed: expected a whole number >= 0, got -1"),
-        (lambda: task.batch(0, 4), "step: expected a whole number >= 1, got 0"),
-        (lambda: task.batch("1", 4), "step: expected a whole number >= 1, got '1'"),
-        (lambda: task.batch(1, 0), "batch_size: expected a whole number >= 1, got 0"),
-        (lambda: task.held_out(0), "count: expected a whole number >= 1, got 0"),
+        (lambda: MAKERS[name](seed=-1), "seed: expected an integer >= 0, got -1"),
+        (lambda: task.batch(0, 4), "step: expected an integer >= 1, got 0"),
+        (lambda: task.batch("1", 4), "step: expected an integer >= 1, got '1'"),
+        (lambda: task.batch(1, 0), "batch_size: expected an integer >= 1, got 0"),
+        (lambda: task.held_out(0), "count: expected an integer >= 1, got 0"),
     ):
         with pytest.raises(ConfigError, match=message):
             call()
@@ -207,22 +207,22 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, name, package):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("dates", {"count": 999}, "count: expected a whole number from 1000 to 1000000, got 999"),
-        ("numbers", {"below": 99}, "below: expected a whole number from 100 to 1000000000, got 99"),
-        ("numbers", {"count": 0}, "count: expected a whole number from 100 to 1000000, got 0"),
+        ("dates", {"count": 999}, "count: expected an integer from 1000 to 1000000, got 999"),
+        ("numbers", {"below": 99}, "below: expected an integer from 100 to 1000000000, got 99"),
+        ("numbers", {"count": 0}, "count: expected an integer from 100 to 1000000, got 0"),
         ("scan", {"split": "hard"}, "split: expected one of simple, length, jump, got 'hard'"),
-        ("language", {"count": 1}, "count: expected a whole number from 20 to 1000000, got 1"),
-        ("lm", {"max_length": 1}, "max_length: expected a whole number >= 2, got 1"),
+        ("language", {"count": 1}, "count: expected an integer from 20 to 1000000, got 1"),
+        ("lm", {"max_length": 1}, "max_length: expected an integer >= 2, got 1"),
         ("mlm", {"max_length": 10**7}, r"max_length: expected at most \d+, the tokens of the training text of mlm"),
-        ("copy", {"symbols": 1}, "symbols: expected a whole number from 2 to 26, got 1"),
-        ("copy", {"symbols": 27}, "symbols: expected a whole number from 2 to 26, got 27"),
-        ("copy", {"min_length": 0}, "min_length: expected a whole number from 1 to 2048, got 0"),
-        ("copy", {"min_length": 5, "max_length": 4}, "max_length: expected a whole number from 5 to 2048, got 4"),
-        ("copy", {"max_length": 10**9}, "max_length: expected a whole number from 1 to 2048, got 1000000000"),
-        ("copy", {"max_length": 4.0}, "max_length: expected a whole number from 1 to 2048, got 4.0"),
+        ("copy", {"symbols": 1}, "symbols: expected an integer from 2 to 26, got 1"),
+        ("copy", {"symbols": 27}, "symbols: expected an integer from 2 to 26, got 27"),
+        ("copy", {"min_length": 0}, "min_length: expected an integer from 1 to 2048, got 0"),
+        ("copy", {"min_length": 5, "max_length": 4}, "max_length: expected an integer from 5 to 2048, got 4"),
+        ("copy", {"max_length": 10**9}, "max_length: expected an integer from 1 to 2048, got 1000000000"),
+        ("copy", {"max_length": 4.0}, "max_length: expected an integer from 1 to 2048, got 4.0"),
         ("copy", {"max_length": 1}, "got none to hold out; allow more symbols or a larger max_length"),
         ("copy", {"symbols": 2, "max_length": 2}, "got none to hold out; allow more symbols or a larger max_length"),
-        ("copy", {"seed": True}, "seed: expected a whole number >= 0, got True"),
+        ("copy", {"seed": True}, "seed: expected an integer >= 0, got True"),
         ("copy", {"name": "shuffle"}, "task: expected one of copy, reverse, sort, got 'shuffle'"),
         ("pairs", {"held_out_fraction": 1e-9}, "none is held-out at held_out_fraction=1e-09; raise it, or add lines"),
         ("pairs", {"held_out_fraction": 1 - 1e-9}, "none is training at held_out_fraction=.*; lower it, or add lines"),

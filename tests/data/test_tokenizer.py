@@ -113,9 +113,9 @@ def test_words_are_learnt_by_frequency_then_by_name():
     assert Words.learn(texts).vocabulary.pieces == (*SPECIAL, "b", "a", "c", "d,")
     assert Words.learn(texts, min_count=2).vocabulary.pieces == (*SPECIAL, "b", "a", "c")
     assert Words.learn(texts, max_size=9).vocabulary.pieces == (*SPECIAL, "b", "a")
-    with pytest.raises(ConfigError, match="max_size: expected a whole number >= 7, got 6"):
+    with pytest.raises(ConfigError, match="max_size: expected an integer >= 7, got 6"):
         Words.learn(texts, max_size=6)
-    with pytest.raises(ConfigError, match="min_count: expected a whole number >= 1, got 0"):
+    with pytest.raises(ConfigError, match="min_count: expected an integer >= 1, got 0"):
         Words.learn(texts, min_count=0)
     assert Words.learn(texts, max_size=7, special=("[PAD]",)).vocabulary.pieces == ("[PAD]", "b", "a", "c", "d,")
 

@@ -14,7 +14,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from npformer.data.batches import Example
-from npformer.data.checks import whole_number
 from npformer.data.example_task import ExampleTask
 from npformer.data.marked_words import MarkedWords, spans
 from npformer.data.real.date_phrases import FIELDS, FORMS, LOCALES, ambiguous_forms, random_days, write
@@ -23,6 +22,7 @@ from npformer.data.real.user_cache import cached_lines, digest
 from npformer.data.splits import divided, unit_hash
 from npformer.data.tokenizer import Characters, Tokenizer
 from npformer.data.vocabulary import SEQUENCE
+from npformer.errors import whole_number
 
 TAGS = (*dict.fromkeys(FIELDS.values()), "other")
 _VERSION = 1

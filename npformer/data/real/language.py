@@ -16,13 +16,13 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from npformer.data.batches import Example
-from npformer.data.checks import whole_number
 from npformer.data.example_task import ExampleTask
 from npformer.data.real.date_phrases import Form, random_days, write
 from npformer.data.real.extra import expect_extra
 from npformer.data.real.user_cache import cached_lines, digest
 from npformer.data.splits import divided
 from npformer.data.tokenizer import Characters
+from npformer.errors import whole_number
 
 LANGUAGES = (
     "bg", "cs", "da", "de", "el", "en", "es", "fi", "fr", "hu", "it", "lt", "nl", "pl", "pt", "ro", "ru", "sv",

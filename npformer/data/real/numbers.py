@@ -15,13 +15,13 @@ import random
 from typing import Any
 
 from npformer.data.batches import Example
-from npformer.data.checks import whole_number
 from npformer.data.example_task import ExampleTask
 from npformer.data.marked_words import MarkedWords
 from npformer.data.real.extra import expect_extra
 from npformer.data.real.user_cache import cached_lines, digest
 from npformer.data.splits import divided
 from npformer.data.vocabulary import SEQUENCE
+from npformer.errors import whole_number
 
 _VERSION = 1
 
