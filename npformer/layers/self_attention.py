@@ -37,8 +37,7 @@ class SelfAttention:
             known = ", ".join(POSITION_ENCODINGS)
             raise ConfigError(f"position_encoding: expected one of {known}, got {self.position_encoding!r}")
         AttentionMask(window=self.window, stride=self.stride)  # refuses what is < 1
-        if self.attention == "local" and self.window is None and self.stride is None:
-            raise ConfigError("window, stride: expected at least one of them for local attention, got none")
+        self.mechanism()  # refuses local attention to nothing
         if self.attention != "local" and (self.window or self.stride):
             raise ConfigError(
                 f"window, stride: expected none for {self.attention} attention, got {self.window} and {self.stride}; "
@@ -62,19 +61,19 @@ class SelfAttention:
         self, d_model: int, num_heads: int, *, dropout: float, backend: Backend, seed: Seed
     ) -> MultiHeadAttention:
         """A layer of this kind. Raises ConfigError as MultiHeadAttention does."""
+        bias = None
+        if self.position_encoding == "relative":
+            bias = RelativeBias(
+                num_heads, causal=self.causal, num_buckets=self.num_buckets, max_distance=self.max_distance,
+                backend=backend, seed=seed,
+            )  # fmt: skip
         return MultiHeadAttention(
             d_model,
             num_heads,
             mechanism=self.mechanism(),
             rotation=Rotary() if self.position_encoding == "rotary" else None,
-            score_bias=self._bias(num_heads, backend, seed) if self.position_encoding == "relative" else None,
+            score_bias=bias,
             dropout=dropout,
             backend=backend,
             seed=seed,
         )
-
-    def _bias(self, num_heads: int, backend: Backend, seed: Seed) -> RelativeBias:
-        return RelativeBias(
-            num_heads, causal=self.causal, num_buckets=self.num_buckets, max_distance=self.max_distance,
-            backend=backend, seed=seed,
-        )  # fmt: skip

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from numbers import Integral
-from typing import Annotated, Any, Literal, NamedTuple
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, whole_number
 from npformer.functional.dropout import dropout_threshold
-from npformer.functional.feed_forward import ACTIVATIONS
 from npformer.layers.multi_head_attention import expect_divisible
-from npformer.layers.norms import NORMS, NormName
-from npformer.layers.residual import expect_norm_order
+from npformer.layers.norms import NormName
 from npformer.layers.self_attention import SelfAttention
 
-#: The words that these options may have.
-CHOICES = {
-    "activation": tuple(ACTIVATIONS),
-    "positions": ("sinusoidal", "learned", "rotary", "relative", "none"),
-    "norm": tuple(NORMS),
-    "init": ("small", "xavier"),
-}
-
-#: The largest widths (d_model, d_ff), numbers of layers, and other sizes: far more than fits into memory, and small
-#: enough that a product of two of them fits into 64 bits.
-MOST_WIDTH, MOST_LAYERS, MOST = 2**20, 10_000, 2**31 - 1
+#: The largest whole numbers: far more than fits into memory, and small enough that a product of two of them fits into
+#: 64 bits.
+LAYERS = ("num_layers", "num_encoder_layers", "num_decoder_layers")
+LIMITS, MOST = {"d_model": 2**20, "d_ff": 2**20} | dict.fromkeys(LAYERS, 10_000), 2**31 - 1
 
 
 class Ids(NamedTuple):
@@ -37,12 +28,28 @@ class Ids(NamedTuple):
     below: int
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
 #: The pad_id of a model in whose vocabulary no id is padding.
 NO_PAD = -1
+
+
+def kinds_of(options: type) -> dict[str, Any]:
+    """The type of each option of a configuration, in order: a Literal of its words, a number, or one or None."""
+    hints = get_type_hints(options)
+    return {field.name: hints[field.name] for field in fields(options)}
+
+
+def _expect(name: str, kind: Any, value: Any) -> None:
+    """Raise ConfigError unless an option's value is of its kind."""
+    bare = get_args(kind)[0] if isinstance(kind, UnionType) else kind
+    if (words := get_args(bare)) and value not in words:
+        raise ConfigError(f"{name}: expected one of {', '.join(words)}, got {value!r}")
+    if bare is bool and not isinstance(value, bool):
+        raise ConfigError(f"{name}: expected True or False, got {value!r}")
+    if bare is float and not isinstance(value, int | float):
+        raise ConfigError(f"{name}: expected a number, got {value!r}")
+    if bare is int and whole_number(name, value, at_least=1) > (most := LIMITS.get(name, MOST)):
+        number = f"{value:,}" if value < 2**64 else f"a number of {value.bit_length()} bits"
+        raise ConfigError(f"{name}: expected at most {most:,}, got {number}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,31 +92,22 @@ class ModelConfig:
     pad_id: Annotated[int, "id of [PAD]; None, kept as -1: no id is padding"] = 0
 
     def __post_init__(self) -> None:
-        for field in fields(self):  # a NumPy number would work in computations, but could not be saved
-            value = getattr(self, field.name)
-            if value is None and field.name == "pad_id":
-                object.__setattr__(self, "pad_id", NO_PAD)
-            for theirs, ours in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
-                if isinstance(value, theirs):
-                    object.__setattr__(self, field.name, ours(value))
-        self._expect_at_least_one("d_model", "d_ff", at_most=MOST_WIDTH)
-        self._expect_at_least_one("max_seq_len")
-        if not _is_whole(self.num_heads):
-            raise ConfigError(f"num_heads: expected an integer >= 1, got {self.num_heads!r}")
-        expect_divisible(self.d_model, self.num_heads)
-        for name in ("scale_embedding", "tie_embeddings", "recompute", "final_norm"):
+        kinds = kinds_of(type(self))
+        for name, kind in kinds.items():
             value = getattr(self, name)
-            if not isinstance(value, bool) and (name, value) != ("final_norm", None):
-                raise ConfigError(f"{name}: expected True or False, got {value!r}")
-        if not isinstance(self.dropout, int | float):
-            raise ConfigError(f"dropout: expected a number, got {self.dropout!r}")
+            if value is None and name == "pad_id":
+                value = NO_PAD
+            for theirs, ours in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
+                value = ours(value) if isinstance(value, theirs) else value  # NumPy's could not be saved
+            object.__setattr__(self, name, value)
+            if name != "pad_id" and not (value is None and isinstance(kind, UnionType)):
+                _expect(name, kind, value)
+        below = min(getattr(self, name) for name in kinds if name.endswith("vocab_size"))
+        if type(self.pad_id) is not int or not NO_PAD <= self.pad_id < below:
+            raise ConfigError(f"pad_id: expected an id in every vocabulary, or None, got {self.pad_id}")
+        expect_divisible(self.d_model, self.num_heads)
         dropout_threshold(self.dropout)
-        expect_norm_order(self.norm_order)
-        for name, words in CHOICES.items():
-            if getattr(self, name) not in words:
-                raise ConfigError(f"{name}: expected one of {', '.join(words)}, got {getattr(self, name)!r}")
         self.self_attention(causal=False)
-        self._expect_at_most(MOST, "window", "stride")
         if self.positions == "rotary" and (self.d_model // self.num_heads) % 2:
             raise ConfigError(
                 f"positions: expected heads of even width for rotary ones, got {self.d_model // self.num_heads}"
@@ -137,26 +135,6 @@ class ModelConfig:
             "activation": self.activation, "attention": self.self_attention(causal=causal),
         }  # fmt: skip
 
-    def _expect_at_least_one(self, *names: str, at_most: int = MOST) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if not _is_whole(value) or value < 1:
-                raise ConfigError(f"{name}: expected an integer >= 1, got {value!r}")
-        self._expect_at_most(at_most, *names)
-
-    def _expect_at_most(self, most: int, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and not _is_whole(value):
-                raise ConfigError(f"{name}: expected an integer, got {value!r}")
-            if value is not None and value > most:
-                number = f"{value:,}" if value < 2**64 else f"a number of {value.bit_length()} bits"
-                raise ConfigError(f"{name}: expected at most {most:,}, got {number}")
-
-    def _expect_pad_in(self, *vocab_sizes: int) -> None:
-        if not _is_whole(self.pad_id) or not NO_PAD <= self.pad_id < min(vocab_sizes):
-            raise ConfigError(f"pad_id: expected an id in every vocabulary, or None, got {self.pad_id}")
-
     @property
     def filler(self) -> int:
         """What stands behind a text that has ended: the pad, 0 where no id is one."""
@@ -174,14 +152,11 @@ class TransformerConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._expect_at_least_one("src_vocab_size", "tgt_vocab_size")
-        self._expect_at_least_one("num_encoder_layers", "num_decoder_layers", at_most=MOST_LAYERS)
         if self.tie_embeddings and self.src_vocab_size != self.tgt_vocab_size:
             raise ConfigError(
                 f"tie_embeddings: expected equal vocabularies, got src_vocab_size={self.src_vocab_size} "
                 f"and tgt_vocab_size={self.tgt_vocab_size}; use one vocabulary for both, or do not tie"
             )
-        self._expect_pad_in(self.src_vocab_size, self.tgt_vocab_size)
 
     @property
     def batch(self) -> tuple[Ids, ...]:
@@ -207,19 +182,12 @@ class EncoderConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._expect_at_least_one("vocab_size")
-        self._expect_at_least_one("num_layers", at_most=MOST_LAYERS)
-        if self.head not in ("sequence", "tokens", "masked"):
-            raise ConfigError(f"head: expected sequence, tokens or masked, got {self.head!r}")
         if self.head == "masked" and self.num_classes is not None:
             raise ConfigError(f"num_classes: expected none for masked tokens, got {self.num_classes}: it is vocab_size")
-        if self.head != "masked":
-            self._expect_at_least_one("num_classes")
-            if self.tie_embeddings:
-                raise ConfigError(
-                    "tie_embeddings: expected False, since classes are no tokens; it is for head='masked'"
-                )
-        self._expect_pad_in(self.vocab_size)
+        if self.head != "masked" and self.num_classes is None:
+            raise ConfigError("num_classes: expected an integer >= 1, got None")
+        if self.head != "masked" and self.tie_embeddings:
+            raise ConfigError("tie_embeddings: expected False, since classes are no tokens; it is for head='masked'")
 
     @property
     def batch(self) -> tuple[Ids, ...]:
@@ -234,12 +202,6 @@ class DecoderConfig(ModelConfig):
 
     vocab_size: Annotated[int, "pieces of the vocabulary"]
     num_layers: Annotated[int, "layers of the model"] = 6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._expect_at_least_one("vocab_size")
-        self._expect_at_least_one("num_layers", at_most=MOST_LAYERS)
-        self._expect_pad_in(self.vocab_size)
 
     @property
     def batch(self) -> tuple[Ids, ...]:

@@ -10,8 +10,8 @@ from npformer.backend import get_backend
 from npformer.check import catalogue
 from npformer.errors import ConfigError
 from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig
-from npformer.models.config import CHOICES
 
+POSITIONS = ("sinusoidal", "learned", "rotary", "relative", "none")
 COUNTS = ("src_vocab_size", "tgt_vocab_size", "d_model", "num_encoder_layers", "num_decoder_layers", "d_ff",
           "max_seq_len")  # fmt: skip
 
@@ -31,10 +31,10 @@ def test_a_count_must_be_a_positive_integer(name, value):
     ("changes", "text"),
     [
         ({"num_heads": 5}, "num_heads: expected a divisor of d_model=12, got 5; the nearest is 4"),
-        ({"num_heads": 0}, "num_heads: expected a divisor of d_model=12, got 0; the nearest is 1"),
+        ({"num_heads": 0}, "num_heads: expected an integer >= 1, got 0"),
         ({"dropout": 1.0}, "dropout: expected a rate with 0 <= rate < 1 (at most 65535/65536), got 1.0"),
         ({"dropout": -0.1}, "dropout: expected a rate with 0 <= rate < 1 (at most 65535/65536), got -0.1"),
-        ({"norm_order": "Post"}, "norm_order: expected 'post' or 'pre', got 'Post'"),
+        ({"norm_order": "Post"}, "norm_order: expected one of post, pre, got 'Post'"),
         ({"activation": "swish"}, "activation: expected one of relu, gelu, got 'swish'"),
         (
             {"positions": "circular"},
@@ -47,8 +47,8 @@ def test_a_count_must_be_a_positive_integer(name, value):
         ),
         ({"norm": "group"}, "norm: expected one of layer, batch, got 'group'"),
         ({"attention": "sparse"}, "attention: expected one of full, local, linear, got 'sparse'"),
-        ({"attention": "local", "window": 0}, "window: expected an integer >= 1 or None, got 0"),
-        ({"attention": "local", "stride": -1}, "stride: expected an integer >= 1 or None, got -1"),
+        ({"attention": "local", "window": 0}, "window: expected an integer >= 1, got 0"),
+        ({"attention": "local", "stride": -1}, "stride: expected an integer >= 1, got -1"),
         ({"attention": "local"}, "window, stride: expected at least one of them for local attention, got none"),
         (
             {"window": 3},
@@ -88,7 +88,7 @@ def test_a_value_that_makes_no_sense_is_refused(changes, text):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"head": "words"}, "head: expected sequence, tokens or masked, got 'words'"),
+        ({"head": "words"}, "head: expected one of sequence, tokens, masked, got 'words'"),
         ({"head": "masked", "num_classes": 5}, "num_classes: expected none for masked tokens, got 5: it is vocab_size"),
         ({"head": "sequence"}, "num_classes: expected an integer >= 1, got None"),
         ({"head": "tokens", "num_classes": 0}, "num_classes: expected an integer >= 1, got 0"),
@@ -112,7 +112,7 @@ def test_every_combination_is_in_the_gradient_table_or_refused_with_a_reason():
     tried_norms = {(type(made), made.norm, made.norm_order) for made in configs}
     assert {made.head for made in configs if isinstance(made, EncoderConfig)} == {"sequence", "tokens", "masked"}
     for kind, sizes in ((TransformerConfig, (7, 9)), (EncoderConfig, (7,)), (DecoderConfig, (7,))):
-        for positions, attention in itertools.product(CHOICES["positions"], ("full", "local", "linear")):
+        for positions, attention in itertools.product(POSITIONS, ("full", "local", "linear")):
             window = 2 if attention == "local" else None
             if (kind, positions, attention) not in tried:
                 with pytest.raises(ConfigError, match="; use "):

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -49,7 +49,7 @@ from npformer.layers import (
     SinusoidalPositions,
 )
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
-from npformer.models.config import CHOICES
+from npformer.models.config import ModelConfig, kinds_of
 from npformer.typing import Array, HostArray, Values
 
 OPS = tuple(OPERATIONS)
@@ -209,7 +209,7 @@ def _with_attention(name: str, attention: SelfAttention, x: HostArray, mask: Att
 
 def combinations() -> Iterator[tuple[str, Values]]:
     """Every valid combination of positions and attention: (name, options of a config)."""
-    for positions, (name, attention) in product(CHOICES["positions"], ATTENTIONS.items()):
+    for positions, (name, attention) in product(get_args(kinds_of(ModelConfig)["positions"]), ATTENTIONS.items()):
         if positions != "relative" or name == "full":  # a bias needs the full matrix of scores
             yield f"{positions}, {name}", {"positions": positions} | attention
 
