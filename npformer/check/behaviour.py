@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from npformer.check.checkable import tree_of, unwrapped
-from npformer.check.measures import NEGLIGIBLE, U, apart, max_abs
+from npformer.check.measures import NEGLIGIBLE, U, apart, largest, max_abs, scale_of
 from npformer.check.properties import (
     Asked,
     Equation,
@@ -186,6 +186,8 @@ class Repeats:
 
     def __init__(self, checked: Subject, upstream: Upstream, gradients: Tensors, rounding: float) -> None:
         self._checked, self._upstream, self._gradients, self.rounding = checked, upstream, gradients, rounding
+        finite = {name: g[np.isfinite(g)] for name, g in gradients.items()}
+        self._sizes = {name: scale_of(g, largest(finite.values())) for name, g in finite.items()}
         self.runs, self.noise, self.worst = 1, 0.0, ""
         self.faulty: set[str] = set()
 
@@ -197,13 +199,9 @@ class Repeats:
         self.runs += 1
         for name, first in self._gradients.items():
             if off := apart(first, again[name]):
-                off /= self._size(name)
+                off /= self._sizes[name]
                 self.noise, self.worst = max((self.noise, self.worst), (off, name))
                 self.faulty |= {name} if off > self.rounding else set()
-
-    def _size(self, name: str) -> float:
-        sizes = {n: max_abs(g[np.isfinite(g)]) for n, g in self._gradients.items()}
-        return max(sizes[name], NEGLIGIBLE * max(sizes.values())) or 1.0
 
     def run(self, runs: int = MOST_RUNS, seconds: float = MOST_SECONDS) -> None:
         """Run the backward until there were so many runs, a fault is seen, or so many seconds have passed."""

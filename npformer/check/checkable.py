@@ -90,11 +90,16 @@ class Checkable:
 
 def _signature(like: Any, skip: int) -> inspect.Signature | None:
     """The signature of a function, without its first inputs; None if unknown (a function in C)."""
+    known = parameters_of(like)
+    return None if known is None else inspect.Signature(list(known.values())[skip:])
+
+
+def parameters_of(function: Any) -> Mapping[str, inspect.Parameter] | None:
+    """The parameters of a function by name; None of a compiled one that does not say them."""
     try:
-        known = inspect.signature(like)
+        return inspect.signature(function).parameters
     except (TypeError, ValueError):
         return None
-    return known.replace(parameters=list(known.parameters.values())[skip:])
 
 
 def outputs_of(arrays: list[HostArray], is_single: bool, is_complex: bool) -> Any:
@@ -123,6 +128,11 @@ def as_numpy(x: Any) -> Any:
         return np.zeros(x.shape)
     x = x.detach().resolve_conj().resolve_neg().cpu()
     return np.array((x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy())
+
+
+def described(x: Any) -> str:
+    """The words for something else than what was expected, after "got"."""
+    return f"the class {x.__name__}" if isinstance(x, type) else f"an object of type {type(x).__name__}"
 
 
 def is_cupys(x: Any) -> bool:

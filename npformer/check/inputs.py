@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Device
-from npformer.check.checkable import ConstantInput, is_inexact, is_of_layers
+from npformer.check.checkable import ConstantInput, is_inexact, is_of_layers, parameters_of
 from npformer.check.measures import with_gaps
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.functional import AttentionMask
@@ -267,10 +267,7 @@ def rebuilt(container: Any, leaves: Iterator[Any]) -> Any:
 def parameter_names(forward: Function, count: int) -> list[str]:
     """The names of forward's first ``count`` parameters."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    try:
-        names = [p.name for p in inspect.signature(forward).parameters.values() if p.kind in kinds]
-    except (TypeError, ValueError):  # a compiled function may not have any names
-        names = []
+    names = [p.name for p in (parameters_of(forward) or {}).values() if p.kind in kinds]
     return (names + [f"input{i}" for i in range(count)])[:count]
 
 

@@ -97,7 +97,8 @@ def look_at(checked: Subject, how: CheckOptions) -> Look:
     rounding = max(how.tolerance, 64 * oracle.rounding)
     repeats = [Repeats(checked, r, claim, rounding) for r, claim in zip(upstreams, claims, strict=True)]
     problems: list[str] = []
-    noise = _noise(checked, upstreams[0])
+    # gradients that, times the size of x, are below this are 0 but for the rounding of the terms of L = Σ r·y
+    noise = 1e-13 * (terms(upstreams[0], checked.outputs({})) or max(map(max_abs, upstreams[0])))
     sizes = {name: rms(x) or 1.0 for name, x in checked.tensors.items()}
     is_moved = any(max_abs(g) * sizes[name] > noise for name, g in claims[0].items())
     if not how.in_regime and is_moved:  # what the code owes is asked once
@@ -160,11 +161,6 @@ def not_numbers(gradients: HostArrays) -> list[str]:
         for tensor, places in nowhere.items()
         if len(places)
     ]
-
-
-def _noise(checked: Subject, upstream: Upstream) -> float:
-    """Gradients that, times the size of x, are below this are 0 but for the rounding of the terms of L = Σ r·y."""
-    return 1e-13 * (terms(upstream, checked.outputs({})) or max(map(max_abs, upstream)))
 
 
 def proving_nothing(rows: Sequence[Row], report: Report, why: str) -> Report:

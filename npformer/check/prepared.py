@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 
 from npformer.check.adapters.jax_pair import from_jax
 from npformer.check.adapters.torch_pair import from_torch
-from npformer.check.checkable import ConstantInput, as_numpy, is_cupys, is_inexact, within
+from npformer.check.checkable import ConstantInput, as_numpy, is_cupys, is_inexact, parameters_of, within
 from npformer.check.inputs import leaves_of, parameter_names, rebuilt
 from npformer.errors import ConfigError
 
@@ -50,12 +49,11 @@ def expect_known(options: Iterable[str], target: Any, keywords: Sequence[str]) -
     A forward that takes any options gets those that are no misspelt keywords of gradcheck.
     """
     forward = forward_of(target)
-    try:
-        declared = inspect.signature(forward).parameters.values()
-    except (TypeError, ValueError):  # a compiled function may not have any names
+    declared = parameters_of(forward)
+    if declared is None:
         return
-    names = [p.name for p in declared if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in declared)
+    names = [name for name, p in declared.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in declared.values())
     for option in options:
         meant = difflib.get_close_matches(option, keywords, 1, 0.8)
         if option not in names and (meant or not takes_any):

@@ -8,7 +8,6 @@ smaller as long as it fails.
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.checkable import ConstantInput
+from npformer.check.checkable import ConstantInput, parameters_of
 from npformer.check.inputs import Leaf, leaves_of, parameter_names, rebuilt
 from npformer.check.look import CheckOptions, upstreams_of
 from npformer.check.measures import direction_in
@@ -285,11 +284,7 @@ def _precision(point: NamedInputs) -> str:
 
 def _ignored(forward: Any, options: Named) -> tuple[int, ...]:
     """Ids that the forward leaves out, by an option or a default that is called pad or ignore."""
-    try:
-        known = {p.name: p.default for p in inspect.signature(forward).parameters.values()}
-    except (TypeError, ValueError):
-        known = {}
-    known |= options
+    known = {name: p.default for name, p in (parameters_of(forward) or {}).items()} | dict(options)
     return tuple(x for n, x in known.items() if ("pad" in n or "ignore" in n) and type(x) is int)
 
 

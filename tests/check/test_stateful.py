@@ -392,7 +392,7 @@ def test_what_is_refused():
                 self.dW = self.db = dy
             return dy @ self.W.T
 
-    for target, words in ((Tanh, "got the class Tanh"), (np.sin, "got one of type ufunc")):
+    for target, words in ((Tanh, "got the class Tanh"), (np.sin, "got an object of type ufunc")):
         with pytest.raises(ConfigError, match=f"expected an object with the methods forward and backward, {words}"):
             npf.from_object(target)
     with pytest.raises(ConfigError, match=r"expected backward\(dy\), got one that also needs learning_rate"):

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.check.checkable import Checkable, Value, is_inexact, outputs_of
+from npformer.check.checkable import Checkable, Value, described, is_inexact, outputs_of
 from npformer.check.inputs import as_tuple
 from npformer.check.subject import Subject, Upstream
 from npformer.errors import ConfigError
@@ -35,9 +35,7 @@ def from_jax(function: Function, *, parameters: Any = None) -> Checkable:
     Raises ConfigError if function cannot be called.
     """
     if not callable(function):
-        raise ConfigError(
-            f"from_jax: expected a function of JAX arrays, got an object of type {type(function).__name__}"
-        )
+        raise ConfigError(f"from_jax: expected a function of JAX arrays, got {described(function)}")
     name = getattr(function, "__name__", type(function).__name__)
     import jax
 

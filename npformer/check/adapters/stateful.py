@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import copy
 import dis
-import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import CodeType, SimpleNamespace
@@ -27,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.checkable import Checkable, Value, is_inexact
+from npformer.check.checkable import Checkable, Value, described, is_inexact, parameters_of
 from npformer.errors import ConfigError
 from npformer.typing import HostArray
 
@@ -56,8 +55,8 @@ def from_object(target: Any, *, parameters: Mapping[str, str | None] | None = No
     """
     forward = getattr(target, "forward", target.__call__ if callable(target) else None)
     if isinstance(target, type) or not callable(forward) or not callable(getattr(target, "backward", None)):
-        kind = f"the class {target.__name__}" if isinstance(target, type) else f"one of type {type(target).__name__}"
-        raise ConfigError(f"from_object: expected an object with the methods forward and backward, got {kind}")
+        wanted = "expected an object with the methods forward and backward"
+        raise ConfigError(f"from_object: {wanted}, got {described(target)}")
     run = _Run(copy.deepcopy(target), parameters or {})
     values = {place.name: place.value for place in run.places}
     return Checkable(type(target).__name__, run.forward, run.backward, values, forward, 0, target, run.notes)
@@ -84,7 +83,7 @@ class _Run:
         self.places: list[_Place] = []
         for array, gradient in find(pristine, places):
             numbers = found_at(pristine, array)
-            if not isinstance(numbers, np.ndarray) or not is_inexact(numbers):
+            if not is_array(numbers):
                 raise ConfigError(f"{dotted(array)}: expected a float array of NumPy's, got {type(numbers).__name__}")
             self.places.append(_Place(dotted(array), array, gradient, Value(numbers)))
         taken = [f"{place.name} with its gradient {dotted(place.gradient)}" for place in self.places]
@@ -130,10 +129,10 @@ class _Run:
 
 def _takes_dy(backward: Callable[..., Any]) -> bool:
     """Whether backward takes an upstream gradient. Raises ConfigError if it needs more than that."""
-    try:
-        known = inspect.signature(backward).parameters.values()
-    except (TypeError, ValueError):  # of a function in C
+    parameters = parameters_of(backward)
+    if parameters is None:
         return True
+    known = parameters.values()
     needed = [p.name for p in known if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if len(needed) > 1:
         raise ConfigError(

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from npformer.check.adapters.triton_kernels import interpreted
-from npformer.check.checkable import Checkable, Value, as_numpy, is_inexact, outputs_of, within
+from npformer.check.checkable import Checkable, Value, as_numpy, described, is_inexact, outputs_of, within
 from npformer.check.inputs import as_tuple
 from npformer.errors import ConfigError
 from npformer.typing import HostArray, Named, Values
@@ -69,7 +69,7 @@ def _converted(target: Any, device: Any, inputs: Sequence[Any] = (), is_low: boo
     elif not callable(target) or isinstance(target, type):
         raise ConfigError(
             "from_torch: expected a subclass of torch.autograd.Function, an nn.Module or a function of tensors, "
-            f"got {_kind(target)}"
+            f"got {described(target)}"
         )
     run = TorchRun(
         call, learnt, on or "cpu", [is_low and getattr(x, "dtype", None) == torch.bfloat16 for x in within(inputs)]
@@ -256,7 +256,7 @@ def _tensors(returned: Any) -> list[Any]:
 
     tensors = list(parts(returned))
     if not tensors:
-        raise ConfigError(f"from_torch: expected a forward that returns tensors, got {_kind(returned)}")
+        raise ConfigError(f"from_torch: expected a forward that returns tensors, got {described(returned)}")
     return tensors
 
 
@@ -288,10 +288,6 @@ def _laid_out(x: Any, like: Any) -> Any:
 def _root(x: Any) -> Any:
     """The tensor that owns x's memory: a write in place that autograd knows of changes this one's grad_fn."""
     return x if x._base is None else x._base
-
-
-def _kind(x: Any) -> str:
-    return f"the class {x.__name__}" if isinstance(x, type) else f"an object of type {type(x).__name__}"
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Any
 from npformer.backend import Backend
 from npformer.check.cases.case import Case
 from npformer.check.check import gradcheck
+from npformer.check.checkable import described
 from npformer.check.report import Report
 from npformer.check.subject import name_of
 from npformer.errors import ConfigError, DataError, NpformerError
@@ -102,4 +103,4 @@ def _other_form(path: str, name: str, problem: str) -> ConfigError:
 def _kind(x: Any) -> str:
     if isinstance(x, tuple):
         return f"a tuple of {len(x)}"
-    return "None" if x is None else f"an object of type {type(x).__name__}"
+    return "None" if x is None else described(x)

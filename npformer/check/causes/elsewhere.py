@@ -8,13 +8,13 @@ and no matrix is square.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from npformer.check.checkable import parameters_of
 from npformer.check.inputs import as_tuple
 from npformer.check.measures import nearby
 from npformer.check.subject import Subject
@@ -44,7 +44,7 @@ class Elsewhere:
         self._options = {**self._handed_on(), **self._checked.options}
         self._values = {**self._checked.inputs.values, **self._options}
         # The backward may know these by itself.
-        self._fixed = self._values.keys() & _parameters(self._checked.target.backward)
+        self._fixed = self._values.keys() & (parameters_of(self._checked.target.backward) or {}).keys()
         free = {name: x for name, x in self._values.items() if name not in self._fixed}
         self._small = {name for name, x in free.items() if isinstance(x, float) and 0 < x < SMALL}
         arrays = [(name, x) for name, x in self._values.items() if isinstance(x, np.ndarray)]
@@ -125,7 +125,7 @@ class Elsewhere:
     def _handed_on(self) -> dict[str, float]:
         """Numbers that forward takes by default and hands to backward in its cache."""
         forward, options = self._checked.target.forward, self._checked.options
-        rest = list(_parameters(forward).values())[len(self._checked.input_names) :]
+        rest = list((parameters_of(forward) or {}).values())[len(self._checked.input_names) :]
         floats = {p.name: p.default for p in rest if isinstance(p.default, float) and p.name not in options}
         moved = {name: value * (1 - MOVE) for name, value in floats.items()}
         try:
@@ -145,10 +145,3 @@ def _longer(lengths: Lengths) -> Lengths:
     """Equal lengths stay equal; the differences between others change, too."""
     order = sorted(set(lengths.values()))
     return {key: n + 1 + order.index(n) for key, n in lengths.items()}
-
-
-def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return {}

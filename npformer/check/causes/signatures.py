@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import permutations, product
@@ -12,6 +11,7 @@ import numpy as np
 
 from npformer.backend import Pair
 from npformer.check.causes.paths import ALIKE, Slopes
+from npformer.check.checkable import parameters_of
 from npformer.check.inputs import as_tuple
 from npformer.check.look import expect_fitting
 from npformer.check.measures import max_abs
@@ -62,10 +62,7 @@ def _arguments(backward: Any) -> Iterator[tuple[str, Backward]]:
     yield "backward takes dy alone: give it a second argument, cache", lambda dy, cache: backward(dy)
     yield "backward takes the parts of the cache one by one after dy", lambda dy, cache: backward(dy, *cache)
     yield "backward takes the parts of the cache one by one before dy", lambda dy, cache: backward(*cache, dy)
-    try:
-        needed = [p.name for p in inspect.signature(backward).parameters.values() if p.default is p.empty]
-    except (TypeError, ValueError):
-        return
+    needed = [name for name, p in (parameters_of(backward) or {}).items() if p.default is p.empty]
     if len(needed) > 2:
         more = ", ".join(needed[2:])
         one = dict.fromkeys(needed[2:], 1.0)

@@ -30,7 +30,7 @@ from npformer.check.inputs import as_tuple, is_float, like
 from npformer.check.kernels.files import KernelError, KernelTask
 from npformer.check.kernels.process import KernelEnded, KernelProcess
 from npformer.check.measures import apart, max_abs
-from npformer.check.report import REFUSED, RIGHT, UNCLEAR, WRONG, Report, Tried
+from npformer.check.report import REFUSED, RIGHT, UNCLEAR, WRONG, Report
 from npformer.check.rounding.formats import FORMATS, rounded
 from npformer.errors import NpformerError
 from npformer.io.child.memory import FILLS
@@ -90,7 +90,10 @@ def _judged(task: KernelTask, start: partial[KernelProcess], reports: list[Repor
         causes += report.problems
         if not causes and not kernel.faults and report.ok and (of.regimes or of.sizes != ()):
             walked = check(regimes=of.regimes, sizes=of.sizes)
-            tried = [_seen(t) for t in walked.regimes]
+            tried = [
+                replace(t, verdict=UNCLEAR) if t.verdict == WRONG and t.scaled_error < LEAST else t
+                for t in walked.regimes
+            ]
             reports.append(replace(walked, regimes=tuple(tried)))
             wrongs = [t for t in tried if t.fails]
             causes += [f"{t.verdict} in {t}: " + f"{OF}{t.tensor}: " * bool(t.tensor) + t.note for t in wrongs[:1]]
@@ -100,11 +103,6 @@ def _judged(task: KernelTask, start: partial[KernelProcess], reports: list[Repor
         return [WRONG, *causes]
     unsure = [f"{row.tensor}: {row.verdict}, {row.note}" for row in report.rows if not row.ok]
     return [UNCLEAR, *unsure] if unsure else [RIGHT]
-
-
-def _seen(tried: Tried) -> Tried:
-    """What was tried; a smaller error than shows accuses nobody."""
-    return replace(tried, verdict=UNCLEAR) if tried.verdict == WRONG and tried.scaled_error < LEAST else tried
 
 
 def _what(g: HostArray, note: str) -> str:
