@@ -12,7 +12,7 @@ from npformer.check.look import random_directions, random_upstreams
 from npformer.check.oracles import unit
 from npformer.check.report import Report
 from npformer.check.subject import Subject
-from npformer.check.sweep import sweep
+from npformer.check.sweep import STEPS, sweep
 from npformer.typing import HostArray, Values
 
 
@@ -43,5 +43,5 @@ def v_curves(
         direction = directions[row.tensor][at[0]] if row.by_direction else unit(row.shape, at)
         slopes = sweep(checked, row.tensor, direction, upstreams[row.upstream])
         error = np.abs(slopes.central - row.analytic) / row.scale
-        curves.append(ErrorCurve(f"{report.name} · {row.tensor}", slopes.h, error, row.verdict))
+        curves.append(ErrorCurve(f"{report.name} · {row.tensor}", STEPS, error, row.verdict))
     return curves

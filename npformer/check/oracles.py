@@ -64,6 +64,11 @@ def outputs_near(subject: Subject, replaced: Tensors, here: Sequence[HostArray])
     return there
 
 
+def changes_near(subject: Subject, replaced: Tensors, here: Sequence[HostArray]) -> list[HostArray]:
+    """By how much the outputs at another point differ from those here."""
+    return list(map(np.subtract, outputs_near(subject, replaced, here), here))
+
+
 def slope_of(subject: Subject, upstream: Upstream, at: Tensors, tensor: str, direction: HostArray) -> float:
     """The slope of L along a direction by the complex step, at these tensors."""
     outputs = subject.outputs({**at, tensor: at[tensor] + 1j * COMPLEX_H * direction})

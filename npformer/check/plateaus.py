@@ -29,7 +29,7 @@ import numpy as np
 
 from npformer.check.behaviour import counted_lines
 from npformer.check.measures import loss_of, max_abs, rms, terms
-from npformer.check.oracles import outputs_near
+from npformer.check.oracles import changes_near
 from npformer.check.report import RIGHT, UNCLEAR, WRONG
 from npformer.check.subject import Subject, Upstream
 from npformer.typing import HostArray
@@ -118,9 +118,7 @@ def _fitted(
     x, middle = subject.tensors[tensor], subject.outputs({})
     changes, largest = np.empty((POINTS, len(upstreams))), [np.zeros(y.shape) for y in middle]
     for i, at in enumerate(t):
-        moves = [
-            y - before for y, before in zip(outputs_near(subject, {tensor: x + at * step}, middle), middle, strict=True)
-        ]
+        moves = changes_near(subject, {tensor: x + at * step}, middle)
         largest = [np.maximum(most, np.abs(move)) for most, move in zip(largest, moves, strict=True)]
         changes[i] = [loss_of(upstream, moves) for upstream in upstreams]
     if not np.all(np.isfinite(changes)):
@@ -174,9 +172,8 @@ def slack_of(subject: Subject, tensor: str, upstream: Upstream) -> float:
     def seen(t: float) -> _Seen:
         runs = Counter[Any]()
         with counted_lines(runs):
-            after = outputs_near(subject, {tensor: x + t * way}, middle)
-        value = loss_of(upstream, list(map(np.subtract, after, middle)))
-        return _Seen(t, value, runs.total(), max(runs.values(), default=0))
+            changes = changes_near(subject, {tensor: x + t * way}, middle)
+        return _Seen(t, loss_of(upstream, changes), runs.total(), max(runs.values(), default=0))
 
     def apart(p: _Seen, q: _Seen) -> float:
         return abs(q.lines - p.lines) if varies else abs(q.value - p.value - smooth(q.t) + smooth(p.t))

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from npformer.check.measures import loss_of
-from npformer.check.oracles import outputs_near
+from npformer.check.oracles import changes_near
 from npformer.check.report import KINK, RIGHT, UNCLEAR, WRONG
 from npformer.check.subject import Subject, Upstream
 from npformer.typing import HostArray
@@ -27,9 +27,8 @@ STEPS = 10.0 ** -np.arange(1, 11.01, 0.5)  # 1e-1 … 1e-11
 
 @dataclass(frozen=True)
 class Sweep:
-    """Slopes of L along one direction, for each h: central differences and one-sided ones."""
+    """Slopes of L along one direction, for each h of STEPS: central differences and one-sided ones."""
 
-    h: HostArray  # (k,)
     central: HostArray  # (k,)
     right: HostArray  # (k,)
     left: HostArray  # (k,)
@@ -45,8 +44,8 @@ class Sweep:
         with np.errstate(invalid="ignore"):
             change = np.abs(np.diff(self.central))
         change = np.where(np.isfinite(change), change, np.inf)
-        rounding = np.maximum.accumulate((change * self.h[:-1])[::-1])[::-1] / self.h[:-1]
-        noise = np.full(self.h.shape, np.inf)
+        rounding = np.maximum.accumulate((change * STEPS[:-1])[::-1])[::-1] / STEPS[:-1]
+        noise = np.full(STEPS.shape, np.inf)
         noise[1:-2] = np.maximum(change[:-2] + change[1:-1], rounding[1:-1])
         return noise
 
@@ -73,7 +72,7 @@ class Sweep:
         Curvature makes the gap between them grow as h; two neighbouring steps cancel that.
         """
         i = self._best
-        gap, ratio = self.right - self.left, self.h[i] / self.h[i + 1]
+        gap, ratio = self.right - self.left, STEPS[i] / STEPS[i + 1]
         return float((ratio * gap[i + 1] - gap[i]) / (ratio - 1))
 
     def verdict(self, claimed: float, scale: float, tolerance: float) -> str:
@@ -98,29 +97,25 @@ def sweeps(subject: Subject, tensor: str, direction: HostArray, upstreams: Seque
     """A sweep for each of several upstream gradients."""
     with np.errstate(all="ignore"):  # a step of 0.1 may leave the function's domain
         slopes = np.array([_one_sided(subject, tensor, direction, upstreams, h) for h in STEPS])  # (steps, K, 2)
-        return [Sweep(STEPS.copy(), (a + b) / 2, a, b) for a, b in slopes.transpose(1, 2, 0)]
+        return [Sweep((a + b) / 2, a, b) for a, b in slopes.transpose(1, 2, 0)]
 
 
 def kink(subject: Subject, tensor: str, direction: HostArray, upstream: Upstream) -> str:
     """Why there is no slope along a direction, or "". A second difference is looked at first, and a sweep only then."""
     ((ahead, behind),) = _one_sided(subject, tensor, direction, [upstream], 1e-6)
-    if not abs(ahead - behind) > 1e-3 * max(abs(ahead), abs(behind)):
+    size = max(abs(ahead), abs(behind))
+    if not abs(ahead - behind) > 1e-3 * size:
         return ""
     swept = sweep(subject, tensor, direction, upstream)
-    size = max(abs(ahead), abs(behind))
-    is_kink = swept.verdict(swept.slope, size, 1e-4) == KINK
-    return (
-        f"by a sweep of h, the slopes are {swept.slope - swept.jump / 2:.3g} and {swept.slope + swept.jump / 2:.3g}"
-        if is_kink
-        else ""
-    )
+    if swept.verdict(swept.slope, size, 1e-4) != KINK:
+        return ""
+    return f"by a sweep of h, the slopes are {swept.slope - swept.jump / 2:.3g} and {swept.slope + swept.jump / 2:.3g}"
 
 
 def _one_sided(
     subject: Subject, tensor: str, direction: HostArray, upstreams: Sequence[Upstream], h: float
-) -> list[tuple[float, float]]:
+) -> list[list[float]]:
     """The slopes to the right and to the left, for each upstream gradient."""
     x, middle = subject.tensors[tensor], subject.outputs({})
-    above, below = (outputs_near(subject, {tensor: x + step * direction}, middle) for step in (h, -h))
-    ahead, behind = (list(map(np.subtract, *pair)) for pair in ((above, middle), (middle, below)))
-    return [(loss_of(upstream, ahead) / h, loss_of(upstream, behind) / h) for upstream in upstreams]
+    sides = [(step, changes_near(subject, {tensor: x + step * direction}, middle)) for step in (h, -h)]
+    return [[loss_of(upstream, changes) / step for step, changes in sides] for upstream in upstreams]

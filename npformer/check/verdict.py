@@ -53,7 +53,7 @@ from npformer.check.measures import NEGLIGIBLE, U, max_abs, rms, terms, worst_at
 from npformer.check.oracles import SAME, Evidence, Oracle, unit
 from npformer.check.report import KINK, RIGHT, UNCLEAR, WRONG, Row
 from npformer.check.rounding.float64 import Jitter
-from npformer.check.sweep import STEPS, sweeps
+from npformer.check.sweep import STEPS, sweep, sweeps
 from npformer.typing import HostArray
 
 Place = tuple[Any, ...]
@@ -297,7 +297,7 @@ class Judge:
         tied = x == x[tuple(index)]
         if np.sum(tied) < 2:
             return verdict
-        swept = sweeps(self._oracle.subject, case.tensor, tied * 1.0, [self._oracle.upstreams[k]])[0]
+        swept = sweep(self._oracle.subject, case.tensor, tied * 1.0, self._oracle.upstreams[k])
         scale = case.scale[k].item() * np.sum(tied)
         claimed, alone = (float(np.sum(part[k][tied])) for part in (case.claimed, case.evidence.truth))
         of_claim, of_witness = (swept.verdict(slope, scale, self._central_tolerance) for slope in (claimed, alone))

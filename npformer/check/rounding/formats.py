@@ -74,6 +74,16 @@ def format_named(option: str, name: str, formats: Mapping[str, Format] = FORMATS
     return formats[name]
 
 
+def sums_in(accumulate: str | None, stored: Format) -> Format:
+    """The format in which a kernel adds up: that of the option ``accumulate``, by default float32 or float64."""
+    return format_named("accumulate", accumulate or ("float64" if stored.name == "float64" else "float32"))
+
+
+def rounded_inputs(inputs: Sequence[Any], precision: Format) -> list[Any]:
+    """The inputs, NumPy's arrays of floating-point numbers rounded."""
+    return [rounded(x, precision) if is_float(x) and isinstance(x, np.ndarray) else x for x in inputs]
+
+
 def rounded(x: HostArray, precision: Format) -> HostArray:
     """x rounded to the precision, to even, as float64."""
     if precision.name == "bfloat16" or precision.name not in FORMATS:

@@ -43,14 +43,13 @@ import numpy as np
 
 from npformer.check import behaviour
 from npformer.check.behaviour import Repeats
-from npformer.check.inputs import is_float
 from npformer.check.look import CheckOptions, expect_fitting, not_numbers, upstreams_of, without_verdict
 from npformer.check.measures import NEGLIGIBLE, largest, max_abs, nearby, rms, scale_of, terms, worst_at
 from npformer.check.one_point import at_one_point
 from npformer.check.oracles import Oracle
 from npformer.check.report import KINK, RIGHT, UNCLEAR, WRONG, Report, Row
 from npformer.check.rounding.float64 import DRAWS, LIMIT, LOST
-from npformer.check.rounding.formats import Format, format_named, format_of, rounded
+from npformer.check.rounding.formats import Format, format_of, rounded, rounded_inputs, sums_in
 from npformer.check.rounding.reference import Places, Reference, moved
 from npformer.check.rounding.stochastic import Level, Rounding
 from npformer.check.subject import Subject, Upstream
@@ -314,11 +313,10 @@ class KernelPoint(NamedTuple):
     @classmethod
     def of(cls, target: Any, inputs: Sequence[Any], how: CheckOptions) -> KernelPoint:
         known = format_of(inputs, how.precision)
-        sums = format_named("accumulate", how.accumulate or ("float64" if known.name == "float64" else "float32"))
-        placed = [rounded(x, known) if is_float(x) and isinstance(x, np.ndarray) else x for x in inputs]
+        placed = rounded_inputs(inputs, known)
         dtype = known.name if known.name in ("float64", "float16") else "float32"
         checked = Subject(target, placed, how.options, how.device, how.names, dtype, structure=how.structure)
-        return cls(checked, placed, known, sums)
+        return cls(checked, placed, known, sums_in(how.accumulate, known))
 
     @property
     def as_computed(self) -> Level:
@@ -416,16 +414,14 @@ class _Comparison:
 
     def _reference_in_float64(self) -> tuple[dict[str, tuple[str, str]], list[str]]:
         """(verdict, note) of each tensor that the reference itself cannot be right about, and its problems."""
-        reference, how = self._reference, replace(self._how, why=False)
+        reference = self._reference
         if reference.has_backward:
-            how = replace(how, names=self._kernel.checked.input_names, allow_length_one=True)
+            how = replace(self._how, why=False, names=self._kernel.checked.input_names, allow_length_one=True)
             report = at_one_point(reference.target, self._kernel.inputs, how)
-            rows, problems = list(report.rows), [f"reference: {problem}" for problem in report.problems]
-        elif (nowhere := not_finite(reference.subject)) is not None:
-            rows, problems = list(nowhere.rows), [f"reference: {problem}" for problem in nowhere.problems]
         else:
-            rows, problems = self._kinks(), []
-        rows = [row for row in rows if row.note != LOST or row.scaled_error > LEFT * self._kernel.precision.u]
+            report = not_finite(reference.subject) or Report("", tuple(self._kinks()))
+        problems = [f"reference: {problem}" for problem in report.problems]
+        rows = [row for row in report.rows if row.note != LOST or row.scaled_error > LEFT * self._kernel.precision.u]
         wrong = [row.tensor for row in rows if row.verdict == WRONG]
         if wrong and self._kernel.precision.name == "float64":
             self._notes.append(

@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.inputs import is_float, parameter_names
+from npformer.check.inputs import parameter_names
 from npformer.check.measures import max_abs
 from npformer.check.prepared import Constants, prepared
 from npformer.check.report import FAILS, HOLDS, Claim, Report
-from npformer.check.rounding.formats import FORMATS, STORED, Format, format_named, rounded
+from npformer.check.rounding.formats import FORMATS, STORED, Format, format_named, rounded, rounded_inputs, sums_in
 from npformer.check.rounding.reference import Reference, moved
 from npformer.check.rounding.stochastic import Level, Rounding
 from npformer.check.subject import Upstream, name_of
@@ -204,8 +204,7 @@ def tolerance(
     as of ``npf.gradcheck``. Raises ConfigError for another precision, or a reference that is not finite.
     """
     stored = format_named("precision", precision, STORED)
-    sums = format_named("accumulate", accumulate or ("float64" if precision == "float64" else "float32"))
-    points = _Points(reference, stored, sums, names, constant, options, seed, len(inputs))
+    points = _Points(reference, stored, sums_in(accumulate, stored), names, constant, options, seed, len(inputs))
     at = None if sample is None else (lambda i: sample(np.random.default_rng([seed, 51, i])))
     drawn = points.drawn(inputs, at)
     claims = tuple(allowed(tensor, one, *justified(one)) for tensor, one in drawn.items())
@@ -257,9 +256,7 @@ class _Points:
 
     def _draw(self, inputs: Sequence[Any], i: int, is_near: bool) -> Values:
         """(exact, errors, terms, shape) of each output and gradient, entry by entry, with the roundings of draw i."""
-        ready = prepared(self._target, inputs, self._named, self._constant)
-        ready = [rounded(x, self._stored) if is_float(x) and isinstance(x, np.ndarray) else x for x in ready]
-
+        ready = rounded_inputs(prepared(self._target, inputs, self._named, self._constant), self._stored)
         reference = Reference(self._target, ready, self._options, names=self._named)
         rng = np.random.default_rng([self._seed, 52, i])
         at = {name: moved(x, rng, NEAR) if is_near else x for name, x in reference.subject.tensors.items()}
