@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from npformer.decoding.beams import LENGTH_PENALTY, Beams
 from npformer.decoding.opening import (
@@ -62,7 +62,8 @@ def beam_search(
     the errors of greedy.
     """
     beam = expect_count("beam", beam)
-    _expect_penalty(length_penalty)
+    if not 0 <= length_penalty < float("inf"):
+        raise ConfigError(f"length_penalty: expected a number >= 0, got {length_penalty!r}")
     by_row: dict[int, list[Hypothesis]] = {}
     openings, end = open_texts(model, src, max_len, bos_id, stop, "beams"), eos_token(eos_id)
     engine = model.backend.engine
@@ -82,8 +83,3 @@ def beam_search(
 
     in_threads(model, sum(opening.rows.size for opening in openings), [searched(opening) for opening in openings])
     return [by_row[row] for row in sorted(by_row)]
-
-
-def _expect_penalty(length_penalty: Any) -> None:
-    if not 0 <= length_penalty < float("inf"):
-        raise ConfigError(f"length_penalty: expected a number >= 0, got {length_penalty!r}")

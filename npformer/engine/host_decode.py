@@ -11,14 +11,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from operator import is_
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
 from npformer.engine.capabilities import Capabilities, capabilities_of, one_after_the_other
-from npformer.engine.recorded_decode import Prepared, logits_of, newest_numbers, of_state, prepared
+from npformer.engine.recorded_decode import Prepared, has_next, logits_of, newest_numbers, prepared, remembered
 from npformer.functional import AttentionMask
 from npformer.layers import CacheStack, DecodeState, KeyValues, LayerState
 from npformer.models import Decoder, Transformer
@@ -155,11 +154,9 @@ def _recorded(
 ) -> Any:
     """The record of a step for the arrays of state, and more; None if there is none, or if tokens are none for it."""
     records = _records_of(model)
-    if records is None or tokens.shape != (state.batch,) or state.length == state.max_len:
+    if records is None or not has_next(state, tokens):
         return None
-    if state.recorded is None or not all(map(is_, (records, *of_state(state)), state.recorded[0])):
-        state.recorded = (records, *of_state(state)), _arrays_of(model, state)
-    arrays: Arrays | None = state.recorded[1]
+    arrays: Arrays | None = remembered(state, records, lambda: _arrays_of(model, state))
     return None if arrays is None else records.find(kind, state, arrays, more)
 
 

@@ -95,15 +95,25 @@ def _room_of(model: Transformer | Decoder, state: DecodeState, tokens: HostArray
     """The room that has the arrays of state; None if its next step is not recorded, or if tokens are none for it."""
     make = capabilities_of(model).rooms
     rooms: Rooms | None = None if make is None else prepared(_prepared, model, make)
-    if rooms is None or tokens.shape != (state.batch,) or state.length == state.max_len:
+    if rooms is None or not has_next(state, tokens):
         return None
     if (state.memory_mask.key_visible is None) != (state.layers[0].memory is None):
         return None
-    if state.recorded is None or not all(map(is_, (rooms, *of_state(state)), state.recorded[0])):
-        room = rooms.enter(state)
-        state.recorded = (rooms, *of_state(state)), room
-    found: Room = state.recorded[1]
+    found: Room = remembered(state, rooms, lambda: rooms.enter(state))
     return found
+
+
+def has_next(state: DecodeState, tokens: HostArray) -> bool:
+    """Whether state has room for one more token of each row, and these are such tokens (B,)."""
+    return tokens.shape == (state.batch,) and state.length < state.max_len
+
+
+def remembered(state: DecodeState, records: Any, make: Callable[[], Any]) -> Any:
+    """What ``make`` made of these records and the arrays of state: anew, if one of them is another than before."""
+    if state.recorded is None or not all(map(is_, (records, *of_state(state)), state.recorded[0])):
+        made = make()  # perhaps with other arrays for state
+        state.recorded = (records, *of_state(state)), made
+    return state.recorded[1]
 
 
 def newest_numbers(

@@ -140,8 +140,7 @@ class MultiHeadAttention(Layer):
 
     def start(self, batch: int, max_len: int) -> Any:
         """For decoding: an empty past for batch rows, with room for max_len positions."""
-        width = self.output.bias.data.shape[0] // self.num_heads
-        return self.mechanism.start(self.backend, batch, self.num_heads, max_len, width)
+        return self.mechanism.start(self.backend, batch, self.num_heads, max_len, self._width // self.num_heads)
 
     def step(self, x: Array, past: Any, mask: AttentionMask) -> Array:
         """For decoding: add x (B, n, C), from position mask.query_offset on, to past. Returns y (B, n, C)."""

@@ -15,7 +15,7 @@ from npformer.engine.compile_ahead import compile_ahead
 from npformer.errors import DeviceMemoryError
 from npformer.layers.batch_norm import Statistics
 from npformer.models import Model
-from npformer.training.descent import Settings, StepInputs, shards_of, update
+from npformer.training.descent import StepInputs, shards_of, update
 from npformer.training.shards import Shards
 from npformer.typing import Array
 
@@ -37,7 +37,9 @@ class Runner:
     def __init__(self, model: Model) -> None:
         self.shards = Shards(model)
         # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
-        self.compute = capabilities_of(model).capture(_update, _static_arguments, changes=_begun)
+        self.compute = capabilities_of(model).capture(
+            _update, lambda subject: subject[1].settings(), changes=lambda subject: subject[0].begun
+        )
         self.begun = 0  # updates
 
     def make(self, step: Any, inputs: StepInputs) -> tuple[Array, Array | None]:
@@ -64,17 +66,6 @@ class Runner:
             return self.compute((self, step), inputs)  # type: ignore[no-any-return]
         work, before = partial(_update, (self, step), inputs), self.begun
         return capabilities_of(step.model).with_room(work, lambda: self.begun != before)  # type: ignore[no-any-return]
-
-
-def _static_arguments(subject: tuple[Runner, Any]) -> Settings:
-    """The static arguments of a record of a step."""
-    settings: Settings = subject[1].settings()
-    return settings
-
-
-def _begun(subject: tuple[Runner, Any]) -> int:
-    """How many updates were begun."""
-    return subject[0].begun
 
 
 def _update(subject: tuple[Runner, Any], inputs: StepInputs) -> tuple[Array, Array | None]:

@@ -41,7 +41,8 @@ class Shards:
             several["changes"] = lambda shards: object()  # a gradient is added to, so no part is made again by itself
         # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
         self.computes = [
-            capture(partial(_compute, thread), _static_arguments, **several) for thread in range(engine.threads)
+            capture(partial(_compute, thread), lambda shards: shards._settings, **several)
+            for thread in range(engine.threads)
         ]
 
     def look(self) -> None:
@@ -104,8 +105,3 @@ def _compute(thread: int, shards: Shards, shard: Shard) -> tuple[Array]:
         shard = shard._replace(micro=constant.start, batch=tuple(map(model.backend.on_device, shard.batch)))
     with shards.backward_pass(shards.is_known):
         return (backpropagate(model, shards._settings, shard, None),)
-
-
-def _static_arguments(shards: Shards) -> Settings:
-    """The static arguments of a record of a shard."""
-    return shards._settings

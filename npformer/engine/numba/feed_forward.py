@@ -79,8 +79,7 @@ def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Into = ()) -
         contiguous_rows(dy), for_blas(as_rows(x)), for_blas(w1), for_blas(w2), h is not None, drawn,
         a if h is None else h, a, empty_like(a), as_rows(dx), *gradients,
     )  # fmt: skip
-    rest = settle_rooms((dx,), gradients, into)
-    return rest if len(rest) > 1 else dx
+    return settle_rooms(dx, gradients, into)
 
 
 @inlined

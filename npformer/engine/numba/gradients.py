@@ -26,10 +26,10 @@ def rooms(into: Into, dtype: np.dtype, *shapes: tuple[int, ...]) -> list[Array]:
     return arrays
 
 
-def settle_rooms(inputs: tuple[Array, ...], arrays: Sequence[Array], into: Into) -> tuple[Array, ...]:
+def settle_rooms(dx: Array, arrays: Sequence[Array], into: Into) -> Array | tuple[Array, ...]:
     """Add what lies in temporary arrays to the gradients. Returns what a Pair's backward returns."""
     returned = len(arrays) - len(into)
     for place, room in zip(into, arrays[returned:], strict=True):
         if place is not None and room is not place:
             place += room
-    return (*inputs, *arrays[:returned])
+    return (dx, *arrays[:returned]) if returned else dx

@@ -43,8 +43,7 @@ def linear_backward(dy: Array, cache: LinearCache, into: Into = ()) -> Any:
     map_rows_backward(
         contiguous_rows(dy), for_blas(as_rows(x)), for_blas(weight), as_rows(dx), dweight, dbias
     )  # fmt: skip
-    rest = settle_rooms((dx,), gradients, into)
-    return rest if len(rest) > 1 else dx
+    return settle_rooms(dx, gradients, into)
 
 
 @inlined
