@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
@@ -32,7 +34,8 @@ class Ids(NamedTuple):
 NO_PAD = -1
 
 
-def kinds_of(options: type) -> dict[str, Any]:
+@cache
+def kinds_of(options: type) -> Mapping[str, Any]:
     """The type of each option of a configuration, in order: a Literal of its words, a number, or one or None."""
     hints = get_type_hints(options)
     return {field.name: hints[field.name] for field in fields(options)}
@@ -92,7 +95,8 @@ class ModelConfig:
     pad_id: Annotated[int, "id of [PAD]; None, kept as -1: no id is padding"] = 0
 
     def __post_init__(self) -> None:
-        kinds = kinds_of(type(self))
+        own: type = type(self)
+        kinds = kinds_of(own)
         for name, kind in kinds.items():
             value = getattr(self, name)
             if value is None and name == "pad_id":
