@@ -18,7 +18,7 @@ from npformer.backend.backend import PRECISIONS, expect_precision
 from npformer.backend.select import KERNELS
 from npformer.check import Case
 from npformer.check.adapters.user_file import UserCase
-from npformer.errors import ConfigError, nearest
+from npformer.errors import ConfigError, nearest, whole_number
 from npformer.io import progress_bar
 from npformer.io.printable import visible
 from npformer.io.terminal import COLOURS, GREEN, RED, YELLOW, folded, paint, say_error
@@ -151,8 +151,8 @@ def names_python_file(spec: str) -> bool:
 def expect_at_least_1(args: argparse.Namespace, name: str) -> None:
     """Raise ConfigError if an option was given a number below 1."""
     value = getattr(args, name)
-    if value is not None and value < 1:
-        raise ConfigError(f"--{name.replace('_', '-')}: expected an integer >= 1, got {value}")
+    if value is not None:
+        whole_number(f"--{name}", value, at_least=1)
 
 
 def note(problem: str) -> None:

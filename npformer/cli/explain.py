@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -140,7 +139,7 @@ def _number(args: argparse.Namespace) -> int:
         if args.html is not None:
             _write_page(args, written(opened, **setting.shown), find(opened, args.at))
     noted = [fill(visible(setting.note))] if setting.note else []
-    text = "\n".join([*noted, *lines(explained, columns(WIDEST), _has_symbols()), *_of_page(args)])
+    text = "\n".join([*noted, *lines(explained, columns(WIDEST)), *_of_page(args)])
     return finished(args, to_dict(explained), text, explained.value.verdict == RIGHT)
 
 
@@ -162,19 +161,9 @@ def _no_place(tensors: dict[str, Any], what: str) -> str:
     return f"{meant}--at: expected a number of {what}, NAME[INDEX], got none; it has\n  {listed}{more}"
 
 
-def _has_symbols() -> bool:
-    """Whether the output's encoding has the bars' symbols."""
-    try:
-        "█▒".encode(sys.stdout.encoding or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
-
-
-def _expect_alone(args: argparse.Namespace, also: str = "") -> None:
+def _expect_alone(args: argparse.Namespace) -> None:
     """Raise ConfigError for options that have no meaning here."""
-    names = ("html", "up", "text", "answer", "best", "forward", also)
-    odd = [f"--{name}" for name in names if name and getattr(args, name)]
+    odd = [f"--{name}" for name in ("html", "up", "text", "answer", "best", "forward") if getattr(args, name)]
     if odd:
         raise ConfigError(f"{', '.join(odd)}: expected none beside adam, step, --step or a run alone; leave it out")
 

@@ -91,20 +91,7 @@ def assemble(sections: Sections, resumed: Checkpoint | None = None, world: World
         sections["run"]["init_from"] = source.path
     full = with_defaults(sections)
     run, data = RunOptions(**full["run"]), DataOptions(**full["data"])
-    identity: Any = resumed.state.get("identity") if resumed else None
-    if resumed and (not isinstance(identity, dict) or identity.get("task") != run.task):
-        raise _other_data(data, run, {"task": identity.get("task")} if isinstance(identity, dict) else {}, {})
-    base = source.base if source else (identity or {}).get("from")
-    task = make_task(run, data)
-    note = "" if base is None else extend(task, base)
-    digest = getattr(task, "digest", None)
-    actual: dict[str, Any] = {"task": run.task, "digest": digest}
-    if data.file is not None and (not resumed or "bytes" in identity):  # for words about a file that has changed
-        actual["bytes"] = Path(data.file).stat().st_size
-    if base is not None:
-        actual["from"] = base
-    if resumed and identity != actual:  # before sizes that depend on the data are compared
-        raise _other_data(data, run, identity, actual)
+    task, identity, note = task_of(run, data, resumed, source.base if source else None)
     if source:
         sections = {**sections, "model": {"max_seq_len": source.longest(task), **full["model"]}}
     options = complete(sections, len(task.vocabulary), task.max_length, len(task.classes))
@@ -116,7 +103,30 @@ def assemble(sections: Sections, resumed: Checkpoint | None = None, world: World
     if source:
         source.set_weights(model)
         note = f"note: the weights are those of {source.path}{note}"
-    return Assembled(options, task, make_step(model, options, world), actual, note if source else "")
+    return Assembled(options, task, make_step(model, options, world), identity, note if source else "")
+
+
+def task_of(
+    run: RunOptions, data: DataOptions, trained: Checkpoint | None, base: Any
+) -> tuple[Task, dict[str, Any], str]:
+    """The task, its identity, and what of its data is known to the run with this base from which it starts.
+
+    Raises ConfigError or DataError, and CheckpointError if a checkpoint was trained on other data.
+    """
+    then: Any = trained.state.get("identity") if trained else {}
+    if trained and (not isinstance(then, dict) or then.get("task") != run.task):
+        raise _other_data(data, run, {"task": then.get("task")} if isinstance(then, dict) else {}, {})
+    base = base or then.get("from")
+    task = make_task(run, data)
+    note = "" if base is None else extend(task, base)
+    identity: dict[str, Any] = {"task": run.task, "digest": getattr(task, "digest", None)}
+    if data.file is not None and (not trained or "bytes" in then):  # for words about a file that has changed
+        identity["bytes"] = Path(data.file).stat().st_size
+    if base is not None:
+        identity["from"] = base
+    if trained and then != identity:  # before sizes that depend on the data are compared
+        raise _other_data(data, run, then, identity)
+    return task, identity, note
 
 
 def make_task(run: RunOptions, data: DataOptions) -> Task:

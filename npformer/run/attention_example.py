@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.data import BOS_ID, EOS_ID, Example, Task, Tokenizer
 from npformer.models import Model, Transformer
-from npformer.typing import HostArrays
+from npformer.typing import HostArray, HostArrays
 
 #: Sources of about this length show a pattern and leave the tokens legible.
 WANTED_LENGTH = 10
@@ -37,12 +37,7 @@ def attention_example(
     read = [BOS_ID, *tokenizer.encode(output)]
     if model.config.positions == "learned":
         read = read[: model.config.max_seq_len]  # the last character of an output without [EOS] was never an input
-    tgt_in = np.array([read])
-    weights = {name: model.backend.host(w)[0] for name, w in model.attention_weights(src, tgt_in).items()}
-    pieces = tokenizer.vocabulary.pieces
-    return AttentionExample(
-        weights, [pieces[i] for i in src[0]], [pieces[i] for i in tgt_in[0]], f"{source} → {output}"
-    )
+    return _example(model, tokenizer, f"{source} → {output}", src, np.array([read]))
 
 
 def task_attention_example(
@@ -54,12 +49,16 @@ def task_attention_example(
     chosen = _chosen(examples)
     whole = task.collate([examples[chosen]])[0]
     tokens = whole[:, :LONGEST]
-    weights = {name: model.backend.host(w)[0] for name, w in model.attention_weights(tokens).items()}
-    pieces = [task.vocabulary.pieces[i] for i in tokens[0]]
     title = f"{examples[chosen].source} → {outputs[chosen]}" if outputs[chosen] else examples[chosen].source
     if tokens.shape[1] < whole.shape[1]:
         title = f"the first {LONGEST} of {whole.shape[1]} tokens: {title}"
-    return AttentionExample(weights, pieces, pieces, title)
+    return _example(model, task.tokenizer, title, tokens)
+
+
+def _example(model: Any, tokenizer: Tokenizer, title: str, *ids: HostArray) -> AttentionExample:
+    weights = {name: model.backend.host(w)[0] for name, w in model.attention_weights(*ids).items()}
+    source, target = ([tokenizer.vocabulary.pieces[i] for i in side[0]] for side in (ids[0], ids[-1]))
+    return AttentionExample(weights, source, target, title)
 
 
 def _chosen(examples: Sequence[Example]) -> int:

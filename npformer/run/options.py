@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, whole_number
 from npformer.models.config import ModelConfig
 from npformer.optim import Constant, Noam, Schedule, WarmupCosine
 from npformer.run.config_file import FOLLOW, write_toml
@@ -108,11 +108,8 @@ class TrainingOptions:
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "accumulate", "slots", "log_every", "eval_every", "eval_examples",
                      "final_examples", "save_every", "keep_last", "patience"):  # fmt: skip
-            value = getattr(self, name)
-            least = 0 if name == "steps" else 1  # none at all, where the weights are another run's
-            if value is not None and not least <= value <= MOST:
-                bound = ">= 1" if value < 1 else f"<= {MOST}"
-                raise ConfigError(f"training.{name}: expected an integer {bound}, got {value}")
+            if (value := getattr(self, name)) is not None:  # no step at all, where the weights are another run's
+                whole_number(f"training.{name}", value, at_least=0 if name == "steps" else 1, at_most=MOST)
         for name in ("learning_rate", "eps", "clip_norm"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:  # nan fails both comparisons

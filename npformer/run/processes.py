@@ -20,8 +20,8 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
@@ -32,7 +32,7 @@ from npformer.extras import install
 from npformer.io.printable import shell_words
 from npformer.io.seconds import now, since
 from npformer.io.terminal import say_error
-from npformer.run.signals import STOPPING
+from npformer.run.signals import heard
 
 #: The file beside it that names the run's folder.
 RUN = "run"
@@ -71,7 +71,7 @@ def launch(count: int, words: Sequence[str]) -> int:
         )  # fmt: skip
         ranks = _Ranks(server, process, count)
         try:
-            with ranks.told_of_signals():
+            with heard(ranks.note, once=False):
                 ranks.watch()
         finally:
             ranks.end()
@@ -115,32 +115,17 @@ class _Ranks:
         self._signals: list[int] = []
         self._selector = selectors.DefaultSelector()  # epoll's tells in the order in which things happened
 
-    @contextmanager
-    def told_of_signals(self) -> Iterator[None]:
-        """Within this context the first process is told of signals: one stops it in order, a second at once.
+    def note(self, number: int) -> None:
+        """Tell the first process of a signal: one stops it in order, a second at once.
 
         A third one ends the launcher, and so does the first until MPI has connected all.
         """
-        before = {number: signal.getsignal(number) for number in STOPPING}
-        taken = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-        for number in taken:
-            signal.signal(number, self._note)
-        try:
-            yield
-        finally:
-            for number in taken:
-                signal.signal(number, before[number])
-
-    def _note(self, number: int, frame: Any) -> None:
         self._signals.append(number)
         if len(self._signals) > 2 or self._joined < self._count:
             self._process.kill()
         elif 0 in self._channels:
-            self._tell(number)
-
-    def _tell(self, number: int) -> None:
-        with suppress(OSError):  # it has ended
-            self._channels[0].send(bytes([number]))
+            with suppress(OSError):  # it has ended
+                self._channels[0].send(bytes([number]))
 
     def watch(self) -> None:
         """Until the launcher has ended, or had time to once a process is lost or all have ended, or to begin."""

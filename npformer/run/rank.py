@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from npformer.engine.mpi import MpiRank, RankInfo, connect, launched
-from npformer.errors import ConfigError, NpformerError, RankLostError
+from npformer.errors import ConfigError, NpformerError, RankLostError, whole_number
 from npformer.io.terminal import say_error
 from npformer.run.processes import CHANNEL, HELLO, JOINED, KINDS, RUN, launch
 
@@ -33,8 +33,8 @@ def in_processes(count: int | None, words: Sequence[str], train: Train) -> int:
     Returns the exit code.
     """
     info = launched()
-    if count is not None and count < 1:
-        raise ConfigError(f"--processes: expected an integer >= 1, got {count}")
+    if count is not None:
+        whole_number("--processes", count, at_least=1)
     if info is not None:
         if count is not None and CHANNEL not in os.environ:
             if info.rank > 0:

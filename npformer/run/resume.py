@@ -23,7 +23,7 @@ from npformer.run.checkpoint import Checkpoint, prune
 from npformer.run.config_file import in_shell, parse_toml, read_toml
 from npformer.run.directory import RunDirectory
 from npformer.run.model_arrays import first_five
-from npformer.run.options import SECTIONS, DataOptions
+from npformer.run.options import SECTIONS
 from npformer.run.tasks import Sections
 from npformer.run.world import SINGLE, World
 
@@ -43,13 +43,13 @@ def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections,
     saved = saved_options(run, checkpoint)
     wanted = {section: saved[section] | dict(changes.get(section, {})) for section in saved}
     _expect_options(run, checkpoint, saved, wanted)
-    _expect_the_same_data(saved["data"], wanted["data"])
     then, now = _flat(saved), _flat(wanted)
     if fixed := [name for name in now if _is_fixed(name) and then.get(name) != now[name]]:
+        of_data = (f": with it {why}" for name, why in FIXED.items() if f"data.{name}" in fixed)
+        why = next(of_data, ", which its weights were not trained for: on resume it cannot change")
         raise ConfigError(
             f"{', '.join(fixed)}: expected {', '.join(_word(then, name) for name in fixed)}, as the run began, got "
-            f"{', '.join(_word(now, name) for name in fixed)}, which its weights were not trained for: on resume it "
-            "cannot change; leave it, or start a new run"
+            f"{', '.join(_word(now, name) for name in fixed)}{why}; leave it, or start a new run"
         )
     try:
         assembled = assemble(wanted, checkpoint, world)
@@ -145,17 +145,6 @@ def _is_fixed(name: str) -> bool:
     """Whether an option can be no other on resume."""
     section, _, key = name.partition(".")
     return name == "run.dtype" or key in FIXED or (section == "model" and name not in FREE)
-
-
-def _expect_the_same_data(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Raise ConfigError for other examples or another vocabulary: the model has trained on what was not held out."""
-    for name, why in FIXED.items():
-        then, now = (options.get(name, getattr(DataOptions, name)) for options in (saved, wanted))
-        if then != now:
-            raise ConfigError(
-                f"data.{name}: expected {in_shell(then)}, as the run began, got {in_shell(now)}: with it {why}; "
-                "leave it, or start a new run"
-            )
 
 
 def _expect_content(path: Path, content: bytes) -> None:

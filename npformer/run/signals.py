@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 #: Ctrl-C, kill, and a closed terminal.
@@ -25,28 +26,37 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[StopRequest]:
-    """Note SIGINT, SIGTERM and SIGHUP instead of ending; a second signal is delivered.
+def heard(note: Callable[[int], None], *, once: bool) -> Iterator[None]:
+    """Within this context SIGINT, SIGTERM and SIGHUP are noted instead of delivered; once: the first of them alone.
 
-    An ignored signal stays ignored; a shell ignores SIGINT for background jobs. Outside the main
-    thread, where Python allows no handlers, nothing is noted.
+    An ignored signal stays ignored; a shell ignores SIGINT for background jobs.
     """
+    handlers = {number: signal.getsignal(number) for number in STOPPING}
+    before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        note(number)
+        if once:
+            restore()
+
+    for number in before:
+        signal.signal(number, hear)
+    try:
+        yield
+    finally:
+        restore()
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopRequest]:
+    """Note the first signal instead of ending. Outside the main thread, where Python allows no handlers, none is."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    handlers = {number: signal.getsignal(number) for number in STOPPING}
-    before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
-
-    def note(number: int, frame: FrameType | None) -> None:
-        request.number = number
-        for other, handler in before.items():
-            signal.signal(other, handler)
-
-    for number in before:
-        signal.signal(number, note)
-    try:
+    with heard(partial(setattr, request, "number"), once=True):
         yield request
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from npformer.data import Task
-from npformer.errors import CheckpointError, DataError, NpformerError
+from npformer.errors import DataError, NpformerError
 from npformer.io.notebook import Displayed
 from npformer.io.printable import shell_words, visible
 from npformer.models import Model
 from npformer.run import metrics
-from npformer.run.assemble import make_task
+from npformer.run.assemble import task_of
 from npformer.run.attention_example import AttentionExample, task_attention_example
 from npformer.run.checkpoint import Checkpoint
 from npformer.run.config_file import read_toml
 from npformer.run.directory import RunDirectory
 from npformer.run.options import SECTIONS, Options, complete
 from npformer.run.predictions import Predicted, predictions_on
-from npformer.run.start_from import extend
 from npformer.run.trained import load_latest, read_trained
 from npformer.training.evaluation import Evaluation, evaluate_task
 
@@ -99,13 +98,9 @@ def summary_of(run: RunDirectory, count: int | None = None) -> RunSummary:
     checkpoint = load_latest(run)
     task, note = None, ""
     try:
-        task = make_task(options.run, options.data)
-        identity = checkpoint.state.get("identity")
-        if isinstance(identity, dict) and "from" in identity:
-            extend(task, identity["from"])
-        _expect_same(task, identity)
+        task, *_ = task_of(options.run, options.data, checkpoint, None)
     except (NpformerError, ImportError) as error:
-        task, note = None, f"Without examples and attention, which need the run's data. {error}"
+        note = f"Without examples and attention, which need the run's data. {error}"
     evaluation = None if task is None else evaluate_task(trained.model, task, count or options.training.final_examples)
     return summarise(run, options, trained.model, checkpoint, task, evaluation, note)
 
@@ -137,10 +132,3 @@ def flat(options: Options) -> dict[str, Any]:
         for field in dataclasses.fields(values)
         if field.init
     }
-
-
-def _expect_same(task: Task, identity: Any) -> None:
-    """Raise CheckpointError unless the task has the data that the run was trained on."""
-    digest = identity.get("digest") if isinstance(identity, dict) else None
-    if getattr(task, "digest", None) != digest:
-        raise CheckpointError("The data file is not the one that the run was trained on")

@@ -116,12 +116,13 @@ def test_every_option_can_be_set_in_a_shell():
 @pytest.mark.parametrize(
     ("section", "options", "message"),
     [
-        *[("training", {name: 0}, rf"training\.{name}: expected an integer >= 1, got 0") for name in
-          ("steps", "batch_size", "accumulate", "slots", "log_every", "eval_every", "eval_examples", "final_examples",
+        ("training", {"steps": 0}, r"training\.steps: expected an integer >= 1, got 0"),
+        *[("training", {name: 0}, rf"training\.{name}: expected an integer from 1 to 2147483647, got 0") for name in
+          ("batch_size", "accumulate", "slots", "log_every", "eval_every", "eval_examples", "final_examples",
            "save_every", "keep_last", "patience")],
         *[("training", {name: value}, rf"training\.{name}: expected a finite number > 0, got {value}")
           for name in ("learning_rate", "eps", "clip_norm") for value in (0.0, float("inf"))],
-        ("training", {"batch_size": 2**31}, r"training\.batch_size: expected an integer <= 2147483647, got 2147483648"),
+        ("training", {"batch_size": 2**31}, r"training\.batch_size: expected an integer from 1 to .*, got 2147483648"),
         ("run", {"seed": 2**64}, r"run\.seed: expected an integer with 0 <= seed < 2\*\*64, got 18446744073709551616"),
         ("run", {"seed": -1}, r"run\.seed: expected an integer with 0 <= seed < 2\*\*64, got -1"),
         ("training", {"weight_decay": -0.1}, r"training\.weight_decay: expected a finite number >= 0, got -0.1"),

@@ -75,7 +75,7 @@ def test_without_the_data_it_says_why(ended, tmp_path, monkeypatch):
     trainer, _ = ended
 
     gone = Mock(side_effect=DataError("words.tsv: nothing there"))
-    monkeypatch.setattr("npformer.run.summary.make_task", gone)
+    monkeypatch.setattr("npformer.run.assemble.make_task", gone)
     summary = summary_of(trainer.run)
     assert (summary.predictions, summary.evaluation, summary.attention) == ([], None, None)
     assert summary.note.endswith("words.tsv: nothing there")
@@ -84,8 +84,8 @@ def test_without_the_data_it_says_why(ended, tmp_path, monkeypatch):
 def test_other_data_than_trained_on_are_not_used(ended, monkeypatch):
     trainer, _ = ended
     other = dataclasses.make_dataclass("Other", [("digest", str)])("another")
-    monkeypatch.setattr("npformer.run.summary.make_task", lambda *_: other)
-    assert "not the one" in summary_of(trainer.run).note
+    monkeypatch.setattr("npformer.run.assemble.make_task", lambda *_: other)
+    assert "expected the data that the run was trained on, " in summary_of(trainer.run).note
 
 
 def test_a_run_is_read_by_its_path_and_a_prompt_shows_it_in_a_line(ended):

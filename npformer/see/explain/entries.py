@@ -234,14 +234,14 @@ def shown_as(spot: Spot) -> Spot:
     return shown
 
 
-def _roots(node: ast.AST, numbers: bool = False) -> set[str]:
-    """The names in an expression; numbers: without those of which it only reads the shape."""
-    if numbers and isinstance(node, ast.Attribute) and node.attr in ("shape", "ndim", "dtype"):
+def _roots(node: ast.AST) -> set[str]:
+    """The names in an expression, without those of which it only reads the shape."""
+    if isinstance(node, ast.Attribute) and node.attr in ("shape", "ndim", "dtype"):
         return set()
-    if numbers and isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _OF_SHAPES:
+    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _OF_SHAPES:
         return set()
     roots = {node.id} if isinstance(node, ast.Name) else set()
-    return roots.union(*(_roots(inner, numbers) for inner in ast.iter_child_nodes(node)))
+    return roots.union(*(_roots(inner) for inner in ast.iter_child_nodes(node)))
 
 
 def definition(spot: Spot) -> Spot | None:
@@ -381,7 +381,7 @@ def depends(spot: Spot) -> bool:
         if key not in known:
             known[key] = _name_depends(spot)
         return known[key]
-    return any(depends(spot.of(ast.Name(name, ast.Load()), ())) for name in _roots(spot.node, numbers=True))
+    return any(depends(spot.of(ast.Name(name, ast.Load()), ())) for name in _roots(spot.node))
 
 
 def _name_depends(spot: Spot) -> bool:

@@ -215,19 +215,19 @@ def to_dict(explained: Explanation) -> dict[str, Any]:
     return {"format": "npformer-explanation", "version": 1} | told
 
 
-def lines(explained: Explanation, width: int = 100, symbols: bool = True) -> list[str]:
-    """The sections, one after the other. symbols False: the bars are drawn in ASCII."""
-    page = _ExplanationPage(explained, width, "█▒" if symbols else "#=")
+def lines(explained: Explanation, width: int = 100) -> list[str]:
+    """The sections, one after the other."""
+    page = _ExplanationPage(explained, width)
     page.write()
     return page.lines
 
 
 class _ExplanationPage(Sheet):
-    """The lines of an explanation; bars: the letters of positive and negative ones."""
+    """The lines of an explanation."""
 
-    def __init__(self, explained: Explanation, width: int, bars: str) -> None:
+    def __init__(self, explained: Explanation, width: int) -> None:
         super().__init__(width)
-        self.explained, self.bars, self.value = explained, bars, explained.value.analytic
+        self.explained, self.value = explained, explained.value.analytic
 
     def write(self) -> None:
         """All of them."""
@@ -295,7 +295,7 @@ class _ExplanationPage(Sheet):
                 self.lines.append(f"{'':{MARGIN}}{first}"[: self.width].rstrip())
                 line = f"    {factors} {amount}"
             longest = max(0, min(room - len(line) - 2, 20))  # another letter if it is negative
-            bar = self.bars[product.value <= 0] * (round(longest * abs(product.value) / largest) if largest else 0)
+            bar = "█▒"[product.value <= 0] * (round(longest * abs(product.value) / largest) if largest else 0)
             self.lines.append(f"{'':{MARGIN}}{line}  {bar}".rstrip()[: self.width])
         self._beside("", _rest(group, len(shown)))
 

@@ -109,7 +109,7 @@ class Pack:
     was told, by their first number.
     """
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(self, most: int) -> None:
         self.places: dict[str, Place] = {}
         self.left_out: dict[str, dict[str, Any]] = {}
         self._most = most
@@ -123,7 +123,7 @@ class Pack:
         whole: however many numbers it has.
         """
         numbers = np.asarray(array, dtype="<f8")
-        if self._most is not None and numbers.size > self._most and not whole:
+        if numbers.size > self._most and not whole:
             return self._leave_out(numbers, name)
         kind = {"b": "b", "i": "i", "u": "i"}.get(np.asarray(array).dtype.kind, "f")
         key = (kind, numbers.shape, numbers.tobytes())

@@ -177,13 +177,6 @@ def test_the_sections_come_in_order(explained):
     ]  # fmt: skip
 
 
-def test_bars_are_drawn_in_ascii_where_the_output_has_no_other_letters(explained):
-    text = "\n".join(lines(explained, symbols=False))
-    assert "█" not in text
-    assert "##" in text
-    assert "==" in text
-
-
 def told(explained, **changes):
     """The text of an explanation with other parts."""
     return "\n".join(lines(replace(explained, why=None, up=(), **changes), 160))
