@@ -20,7 +20,7 @@ from npformer.cli.common import finished
 from npformer.engine.thread_pool import cores
 from npformer.extras import install
 from npformer.io.terminal import GREEN, RED, YELLOW, columns, paint
-from npformer.run.conditions import THREAD_VARIABLES
+from npformer.run.world import THREAD_VARIABLES
 
 SUMMARY = "Show what npformer finds on this machine."
 EXAMPLES = "example:\n  npformer doctor --json  packages, BLAS, processor, GPU"

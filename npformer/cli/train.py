@@ -11,21 +11,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from npformer.cli.common import add_device, add_precision
 from npformer.cli.given import changes_on_resume, options_from_args, options_text
-from npformer.data import Task
+from npformer.data import PAD_ID, Example, Task
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, OutputError
 from npformer.io.percent import finite
 from npformer.io.printable import shell_words, visible
-from npformer.io.terminal import folded
+from npformer.io.terminal import GREEN, RED, folded, paint
+from npformer.models import Encoder, Model
 from npformer.run import metrics
 from npformer.run.answers import Sampling, answer
 from npformer.run.assemble import Assembled
 from npformer.run.begin import begun, continued
-from npformer.run.held_out_lines import held_out_lines
 from npformer.run.journal import Listeners
+from npformer.run.processes import in_processes, tell_folder
 from npformer.run.progress import measures
-from npformer.run.rank import in_processes, tell_folder
 from npformer.run.sinks import SINKS
 from npformer.run.tasks import TASKS
 from npformer.run.text_example import MASK
@@ -34,9 +36,15 @@ from npformer.run.trainer import Trainer, suggest_more_steps
 from npformer.run.world import World
 from npformer.see.page.report import write_ending
 from npformer.training import Evaluation
+from npformer.training.evaluation import likeliest
 
 SAMPLE_LENGTH, SAMPLES = 400, 100
 SAMPLE_BEGINS = re.compile(r"\s*(?:\S+\s+){0,2}\S{1,20}")  # of a held-out text: up to three words
+
+#: Of the held-out examples that are shown.
+SHOWN = 5
+_WIDEST = 60  # characters of a text; the outputs are aligned behind the sources
+_AROUND = 5  # the pieces of a text on each side of a hidden one
 
 #: How long ``npformer train reverse`` takes with NumPy alone, for README and the help; a test compares it with results.
 TAKES = "about ten seconds"
@@ -205,3 +213,47 @@ def _as_json(
         }
         | ({} if sample is None else {"sample": sample})
     )
+
+
+def held_out_lines(model: Model, task: Task, evaluation: Evaluation) -> list[str]:
+    """The first held-out examples with the model's outputs, as lines; none for a model that continues texts."""
+    if evaluation.kind == "causal":
+        return []
+    examples = task.held_out(evaluation.count)[:SHOWN]
+    if evaluation.kind == "masked":
+        rows = _filled(model, task, examples)
+        lines = (example_line(visible(one.source), visible(output), visible(one.target)) for one, output in rows)
+        return [f"held-out examples, {MASK} filled in:", *lines]
+    rows = list(zip(examples, evaluation.outputs, strict=False))
+    shown = [[_cut(visible(text)) for text in (one.source, output, one.target)] for one, output in rows]
+    width = max(len(source) for source, _, _ in shown)
+    return ["held-out examples, decoded:", *(example_line(*texts, width=width) for texts in shown)]
+
+
+def example_line(source: str, output: str, target: str, *, width: int = 0) -> str:
+    """One example; width: columns of the source."""
+    if output == target:
+        return f"  {source:<{width}} → {paint(output, GREEN)}"
+    return f"  {source:<{width}} → {paint(output, RED)}   (expected {target})"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _filled(model: Model, task: Task, examples: list[Example]) -> list[tuple[Example, str]]:
+    """For each text with a [MASK]: the words around one, what the model writes there, and what was there."""
+    batch = task.collate(examples)
+    inputs, targets = batch[0], batch[-1]
+    assert isinstance(model, Encoder)
+    guesses, pieces = likeliest(model.backend.host(model(inputs))), task.vocabulary.pieces
+    whole = np.where(targets != PAD_ID, targets, inputs)  # the texts before a piece was hidden
+    rows = []
+    for row in range(len(inputs)):
+        hidden = np.flatnonzero((inputs[row] == task.vocabulary.id_of(MASK)) & (targets[row] != PAD_ID))
+        if hidden.size:
+            at = int(hidden[np.abs(hidden - np.count_nonzero(inputs[row] != PAD_ID) // 2).argmin()])
+            words = [pieces[i] for i in whole[row] if i != PAD_ID]
+            text = [*words[max(0, at - _AROUND) : at], MASK, *words[at + 1 : at + 1 + _AROUND]]
+            rows.append((Example(task.tokenizer.join(text), words[at]), pieces[guesses[row, at]]))
+    return rows

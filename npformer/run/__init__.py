@@ -1,7 +1,7 @@
 """A run's life and its files: begun, trained, resumed and summed up; folder, options, checkpoints; models in files.
 
 ``begin``, ``trainer`` and ``resume`` are its life. ``processes`` starts the ranks of a run and ends all when one is
-lost; ``rank`` is one of them.
+lost, and is one of them.
 """
 
 from npformer.run.checkpoint import Checkpoint, load_checkpoint, save_checkpoint

@@ -14,7 +14,6 @@ from npformer.io.atomic_files import describe, write_atomically
 from npformer.models import Model, Transformer, build_model
 from npformer.optim import Adam, AdamW
 from npformer.run.checkpoint import Checkpoint
-from npformer.run.conditions import versions
 from npformer.run.config_file import shown
 from npformer.run.directory import RunDirectory
 from npformer.run.journal import Listeners
@@ -28,7 +27,7 @@ from npformer.run.start_from import extend, source_of
 from npformer.run.tasks import TASKS, Sections, with_defaults
 from npformer.run.trained import backend_of
 from npformer.run.trainer import Trainer
-from npformer.run.world import GPU, SINGLE, World
+from npformer.run.world import GPU, SINGLE, World, versions
 from npformer.training.step import TrainStep
 
 

@@ -19,7 +19,7 @@ import re
 import secrets
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,10 +113,8 @@ class RunDirectory:
         The lock ends with the process, so a killed run leaves no lock behind. The file stays: if it
         were removed, two processes could lock two files of the same name.
         """
-        try:
+        with _writing(self.path / "lock"):
             descriptor = open_regular(self.path / "lock", os.O_RDWR | os.O_CREAT)
-        except OSError as error:
-            raise _not_writable(self.path / "lock", error) from error
         try:
             _take(descriptor, self.path)
             yield
@@ -126,24 +124,25 @@ class RunDirectory:
 
 def _take(descriptor: int, path: Path) -> None:
     """Lock the open file and write the process id into it, for the error message of other processes."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    except BlockingIOError:
-        owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "unknown"
-        raise OutputError(
-            f"{path}: the run is in use by another process ({owner}): expected to be alone; "
-            "wait for it or stop it, or start another run with --out"
-        ) from None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise _not_writable(path, error) from error
-        warnings.warn(
-            f"{visible(path)}: this file system has no locks: make sure that only one process trains here",
-            RuntimeWarning,
-            stacklevel=4,
-        )
+    with _writing(path):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError:
+            owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "unknown"
+            raise OutputError(
+                f"{path}: the run is in use by another process ({owner}): expected to be alone; "
+                "wait for it or stop it, or start another run with --out"
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            warnings.warn(
+                f"{visible(path)}: this file system has no locks: make sure that only one process trains here",
+                RuntimeWarning,
+                stacklevel=4,
+            )
 
 
 def _numbered(root: Path, task: str) -> Path:
@@ -154,32 +153,25 @@ def _numbered(root: Path, task: str) -> Path:
         matches = (re.fullmatch(rf"{re.escape(stem)}-(\d+)", name, re.ASCII) for name in _names(root))
         numbers = [int(match[1]) for match in matches if match]
         path = root / f"{stem}-{max(numbers, default=0) + 1:03d}"
-        try:
+        with _writing(root), suppress(FileExistsError):  # another run has just taken this number
             path.mkdir()
             sync_folder(root)
-        except FileExistsError:
-            continue  # another run has just taken this number
-        except OSError as error:
-            raise _not_writable(root, error) from error
-        return path
+            return path
 
 
 def _names(folder: Path) -> list[str]:
-    try:
+    with _writing(folder):
         return os.listdir(folder)
-    except OSError as error:
-        raise _not_writable(folder, error) from error
 
 
 def _make(path: Path) -> None:
-    try:
-        make_folder(path)
-    except (FileExistsError, NotADirectoryError):
-        raise OutputError(
-            f"{path}: expected a folder or a free name, but a file is in the way: choose another --out"
-        ) from None
-    except OSError as error:
-        raise _not_writable(path, error) from error
+    with _writing(path):
+        try:
+            make_folder(path)
+        except (FileExistsError, NotADirectoryError):
+            raise OutputError(
+                f"{path}: expected a folder or a free name, but a file is in the way: choose another --out"
+            ) from None
 
 
 def _refuse_taken(path: Path) -> None:
@@ -196,12 +188,17 @@ def _refuse_taken(path: Path) -> None:
 def _refuse_unwritable(path: Path) -> None:
     """Raise OutputError now, not at the first checkpoint hours later, if the folder is not writable."""
     probe = path / f"{TEMPORARY}{secrets.token_hex(6)}"
-    try:
+    with _writing(path):
         probe.touch(exist_ok=False)
         probe.unlink()
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn an OSError into an OutputError that names the place."""
+    try:
+        yield
     except OSError as error:
-        raise _not_writable(path, error) from error
-
-
-def _not_writable(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"{path}: expected to write there, got: {describe(error)}: choose another --out, or allow it")
+        raise OutputError(
+            f"{path}: expected to write there, got: {describe(error)}: choose another --out, or allow it"
+        ) from error

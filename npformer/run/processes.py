@@ -1,12 +1,15 @@
 """Processes of a run, for ``--processes``: starts them under the MPI that is found, tells of signals, ends all.
 
 The launcher has a session of its own, so that no signal of a terminal reaches it or them. Each process is connected to
-this one by a socket (``rank.py``), through which
+this one by a socket (``_join``), through which
 
     it gets     the standard error of this process, the first one the standard output too; then signals' numbers
     it tells    its rank and its process's number; that MPI has connected it to the others; at its end, the exit code
 
 One that is gone without that word was killed, or ended by the system. When this process is gone, they end themselves.
+
+An error that all have alike, such as a bad option, is told by the first one, and all end by themselves. An error of one
+alone, such as a full disk, is told by that one with its rank, and MPI ends the others.
 """
 
 from __future__ import annotations
@@ -20,14 +23,18 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
-from npformer.errors import ConfigError
+from npformer.engine.mpi import MpiRank, RankInfo, connect, launched
+from npformer.errors import ConfigError, NpformerError, RankLostError, whole_number
 from npformer.extras import install
 from npformer.io.printable import shell_words
 from npformer.io.seconds import now, since
@@ -45,6 +52,34 @@ PROGRAM = "import sys; from npformer.cli.main import main; sys.exit(main())"
 JOINED = b"joined"
 PATIENCE = 10.0  # seconds that the launcher has to end all, once one has ended
 TO_JOIN = 120.0  # seconds from a process's first word until MPI has connected all: one may have died before
+
+
+#: What trains: from a communicator, None for one process, to the exit code.
+Train = Callable[[Any], int]
+
+
+def in_processes(count: int | None, words: Sequence[str], train: Train) -> int:
+    """train here, as one process or one of those of a launcher, or in count new ones, which are given these words.
+
+    Returns the exit code.
+    """
+    info = launched()
+    if count is not None:
+        whole_number("--processes", count, at_least=1)
+    if info is not None:
+        if count is not None and CHANNEL not in os.environ:
+            if info.rank > 0:
+                return ConfigError.exit_code  # the first one tells
+            raise ConfigError(
+                f"--processes: expected no launcher around it, got one that started {info.size}; leave out one of both"
+            )
+        return _as_rank(info, train)
+    if CHANNEL in os.environ:
+        raise ConfigError(
+            "--processes: expected mpiexec to tell each process its number, as MPICH's, Open MPI's and Slurm's do, got "
+            "none; start with another launcher, without --processes, or unset " + CHANNEL
+        )
+    return train(None) if count in (None, 1) else launch(count, words)
 
 
 def launch(count: int, words: Sequence[str]) -> int:
@@ -216,3 +251,93 @@ class _Ranks:
             )
             return 1
         return 0
+
+
+def tell_folder(run: Path) -> None:
+    """Tell the process that started this one, if one did, where the run is."""
+    if CHANNEL in os.environ:
+        Path(os.environ[CHANNEL]).with_name(RUN).write_bytes(os.fsencode(run))
+
+
+def _as_rank(info: RankInfo, train: Train) -> int:
+    """train as this rank. Returns the exit code; raises what all ranks raise, on the first of them."""
+    tell = _join(info)
+    ranks: MpiRank | None = None
+    try:
+        ranks = connect(info)
+        tell(JOINED)
+        with _silence() if info.rank else nullcontext():
+            code = train(ranks)
+        sys.stdout.flush()
+    except BaseException as error:
+        code = _code_of(error)
+        if not isinstance(error, RankLostError):  # the lost one is to blame
+            tell(bytes([code]))
+        if ranks is None or getattr(error, "raised_on_every_rank", False):
+            if info.rank == 0:
+                raise
+            return code
+        _explain(info, error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # MPI would add that it was aborted
+        ranks.abort(code)
+    tell(bytes([code]))
+    return code
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Within this context nothing is shown: the first rank speaks for all, and warns, and shows bars."""
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        yield
+
+
+def _join(info: RankInfo) -> Callable[[bytes], None]:
+    """Take the outputs from the process that started this one, and listen to it. Returns what tells it a word."""
+    path = os.environ.get(CHANNEL)
+    if path is None:
+        return lambda word: None
+    channel = socket.socket(*KINDS)
+    channel.connect(path)
+    channel.send(HELLO.pack(info.rank, os.getpid()))
+    _, files, _, _ = socket.recv_fds(channel, 1, 2)
+    for file, output in zip(files, (1, 2)[-len(files) :], strict=True):
+        os.dup2(file, output)
+        os.close(file)
+    if hasattr(os, "sched_setaffinity"):  # its part of the processor's cores
+        cores = sorted(os.sched_getaffinity(0))
+        width = max(1, len(cores) // info.size)
+        first = info.rank * width % len(cores)
+        os.sched_setaffinity(0, cores[first : first + width])
+    threading.Thread(target=_listen, args=(channel,), daemon=True).start()
+
+    def tell(word: bytes) -> None:
+        with suppress(OSError):
+            channel.send(word)
+
+    return tell
+
+
+def _listen(channel: socket.socket) -> None:
+    """Pass on the signals of the process that started this one, and end with it."""
+    with suppress(OSError):
+        while told := channel.recv(1):
+            os.kill(os.getpid(), told[0])
+    os._exit(1)
+
+
+def _code_of(error: BaseException) -> int:
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, KeyboardInterrupt | BrokenPipeError):
+        return 128 + (signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGPIPE)
+    return error.exit_code if isinstance(error, NpformerError) else 1
+
+
+def _explain(info: RankInfo, error: BaseException) -> None:
+    """Say why this process ends all."""
+    if not isinstance(error, NpformerError | KeyboardInterrupt | BrokenPipeError | MemoryError):
+        traceback.print_exception(error)
+    told = str(error) or type(error).__name__
+    with suppress(OSError):
+        say_error(told if info.rank == 0 else f"rank {info.rank} of {info.size}: {told}")
+        sys.stderr.flush()

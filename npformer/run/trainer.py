@@ -26,14 +26,13 @@ from npformer.io.seconds import now, rate, since
 from npformer.models import Model
 from npformer.run import metrics
 from npformer.run.checkpoint import Checkpoint, list_checkpoints, load_checkpoint, prune, save_checkpoint
-from npformer.run.conditions import versions
 from npformer.run.directory import RunDirectory
 from npformer.run.journal import Journal, Listeners, Silent
 from npformer.run.model_arrays import copy_arrays, model_arrays, model_arrays_of, saved_arrays, set_arrays
 from npformer.run.options import TrainingOptions
 from npformer.run.progress import RunProgress
 from npformer.run.signals import StopRequest, stop_on_signals
-from npformer.run.world import World
+from npformer.run.world import World, versions
 from npformer.training.evaluation import Evaluation, evaluate_task
 from npformer.training.step import TrainStep
 from npformer.typing import HostArrays, Tensors

@@ -46,7 +46,7 @@ from npformer.functional.arrays import namespace
 from npformer.models import Model
 from npformer.optim.blocks import BLOCK, add_by_tree, block_squares, parts_of, tree_sum
 from npformer.training.descent import Shard, StepInputs, shards_of
-from npformer.training.shards import Shards
+from npformer.training.runner import Shards
 from npformer.typing import Array, HostArray
 
 #: The shards of one slot, one for each micro-batch that has rows for it.

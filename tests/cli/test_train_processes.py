@@ -15,7 +15,7 @@ from npformer.cli.main import main
 from npformer.engine.mpi import RankInfo
 from npformer.errors import CheckpointError, RankLostError
 from npformer.extras import install
-from npformer.run import processes, rank
+from npformer.run import processes
 from npformer.run.checkpoint import latest_checkpoint, load_checkpoint
 from npformer.run.processes import CHANNEL
 from tests.cli.conftest import SMALL, assignments
@@ -206,16 +206,16 @@ def test_a_process_that_dies_before_it_is_known_ends_all(limit, what, code, monk
 
 def test_processes_are_counted_from_one_and_not_within_a_launcher(cli, monkeypatch):
     cli("train reverse --processes 0").refused("--processes: expected an integer >= 1, got 0")
-    monkeypatch.setattr(rank, "launched", lambda: RankInfo(0, 4))
+    monkeypatch.setattr(processes, "launched", lambda: RankInfo(0, 4))
     cli("train reverse --processes 2").refused("expected no launcher around it, got one that started 4")
-    monkeypatch.setattr(rank, "launched", lambda: RankInfo(1, 4))
+    monkeypatch.setattr(processes, "launched", lambda: RankInfo(1, 4))
     done = cli("train reverse --processes 2")
     assert (done.code, done.err) == (2, ""), "the first process tells"
 
 
 def test_a_process_that_is_told_no_number_starts_no_others(cli, monkeypatch):
-    monkeypatch.setattr(rank, "launched", lambda: None)
-    monkeypatch.setattr(rank, "launch", lambda count, words: pytest.fail("it starts itself again"))
+    monkeypatch.setattr(processes, "launched", lambda: None)
+    monkeypatch.setattr(processes, "launch", lambda count, words: pytest.fail("it starts itself again"))
     monkeypatch.setenv(CHANNEL, "/nowhere")
     cli("train reverse --processes 2").refused("expected mpiexec to tell each process its number")
 
@@ -236,20 +236,20 @@ def test_a_process_that_has_lost_another_tells_no_end_of_its_own(error, told, mo
         raise SystemExit(code)
 
     words = []
-    monkeypatch.setattr(rank, "_join", lambda place: words.append)
-    monkeypatch.setattr(rank, "connect", lambda place: SimpleNamespace(abort=abort))
-    monkeypatch.setattr(rank.os, "dup2", lambda *files: silenced.append(files[1]))
+    monkeypatch.setattr(processes, "_join", lambda place: words.append)
+    monkeypatch.setattr(processes, "connect", lambda place: SimpleNamespace(abort=abort))
+    monkeypatch.setattr(processes.os, "dup2", lambda *files: silenced.append(files[1]))
     with pytest.raises(SystemExit):
-        rank._as_rank(RankInfo(1, 2), train)
+        processes._as_rank(RankInfo(1, 2), train)
     assert (words, ends, silenced) == ([b"joined", *map(bytes, told)], [2 if told == [[2]] else 1], [2])
     assert capsys.readouterr().err.endswith(f"npformer: rank 1 of 2: {error}\n")
 
 
 @pytest.mark.parametrize(("number", "seen"), [(0, "a warning"), (1, "")])
 def test_only_the_first_process_warns(number, seen, monkeypatch, capsys):
-    monkeypatch.setattr(rank, "connect", lambda place: None)
+    monkeypatch.setattr(processes, "connect", lambda place: None)
     monkeypatch.delenv(CHANNEL, raising=False)
-    assert rank._as_rank(RankInfo(number, 2), lambda ranks: sys.stderr.write("a warning") * 0) == 0
+    assert processes._as_rank(RankInfo(number, 2), lambda ranks: sys.stderr.write("a warning") * 0) == 0
     assert capsys.readouterr().err == seen
 
 
@@ -272,7 +272,7 @@ def test_each_launcher_gets_its_own_options(version, options, monkeypatch, tmp_p
 
 
 def test_one_process_with_slots_starts_no_other(cli, small, monkeypatch, tmp_path):
-    monkeypatch.setattr(rank, "launch", None)
+    monkeypatch.setattr(processes, "launch", None)
     monkeypatch.chdir(tmp_path)
     assert main(["train", "reverse", "--processes", "1", "--out", "run", *small(steps=2, kernels="numpy")]) == 0
     assert "slots = 8" in (tmp_path / "run" / "config.toml").read_text()

@@ -1,6 +1,6 @@
 """Held-out examples at the end of a run: the outputs aligned, and what was expected where one is wrong."""
 
-from npformer.run.held_out_lines import example_line
+from npformer.cli.train import example_line
 
 
 def test_an_example_stands_on_one_line():
