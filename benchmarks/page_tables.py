@@ -9,7 +9,7 @@ from npformer.backend.backend import PRECISIONS
 from npformer.cli.train import TAKES
 from npformer.io.percent import percent
 from npformer.models.presets import PRESETS
-from npformer.run.option_table import option_rows
+from npformer.run.options import option_rows
 
 SIZES = ("tiny", "small", "mid", "base")
 OF_BOUND = "of the bound by matrix products"

@@ -18,7 +18,7 @@ import npformer as npf
 from npformer.data import EOS_ID, Example, Tokenizer
 from npformer.models import Transformer
 from npformer.run import RunDirectory
-from npformer.run.attention_example import attention_example
+from npformer.run.predictions import attention_example
 from npformer.run.trained import read_trained
 from npformer.see.plot import draw_attention
 

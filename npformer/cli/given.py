@@ -12,8 +12,7 @@ from npformer.errors import ConfigError
 from npformer.io.printable import shell_words
 from npformer.io.terminal import fill
 from npformer.run.config_file import parse_assignment, read_toml
-from npformer.run.option_table import option_rows
-from npformer.run.options import SECTIONS
+from npformer.run.options import SECTIONS, option_rows
 from npformer.run.tasks import TASKS
 
 #: The slots of a run for several processes, unless its options say how many.

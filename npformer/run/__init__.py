@@ -1,7 +1,7 @@
 """A run's life and its files: begun, trained, resumed and summed up; folder, options, checkpoints; models in files.
 
-``begin``, ``trainer`` and ``resume`` are its life. ``processes`` starts the ranks of a run and ends all when one is
-lost, and is one of them.
+``begin`` and ``trainer`` are its life. ``processes`` is about the ranks of a run: it starts them, is one of them, and
+ends all when one is lost.
 """
 
 from npformer.run.checkpoint import Checkpoint, load_checkpoint, save_checkpoint

@@ -20,8 +20,7 @@ from npformer.run.checkpoint import latest_checkpoint
 from npformer.run.config_file import FOLLOW, in_shell
 from npformer.run.model_arrays import model_arrays, set_arrays
 from npformer.run.model_file import load_trained
-from npformer.run.option_table import OF_DATA
-from npformer.run.options import RunOptions
+from npformer.run.options import OF_DATA, RunOptions
 from npformer.run.tasks import TASKS, Sections, tokenizer_of
 from npformer.run.trained import Trained, run_of
 

@@ -19,12 +19,11 @@ from npformer.io.printable import shell_words, visible
 from npformer.models import Model
 from npformer.run import metrics
 from npformer.run.assemble import task_of
-from npformer.run.attention_example import AttentionExample, task_attention_example
 from npformer.run.checkpoint import Checkpoint
 from npformer.run.config_file import read_toml
 from npformer.run.directory import RunDirectory
 from npformer.run.options import SECTIONS, Options, complete
-from npformer.run.predictions import Predicted, predictions_on
+from npformer.run.predictions import AttentionExample, Predicted, predictions_on, task_attention_example
 from npformer.run.trained import load_latest, read_trained
 from npformer.training.evaluation import Evaluation, evaluate_task
 

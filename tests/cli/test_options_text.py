@@ -2,7 +2,7 @@
 
 import pytest
 
-from npformer.run.option_table import option_rows
+from npformer.run.options import option_rows
 
 
 def test_the_options_of_a_task(cli, tmp_path):

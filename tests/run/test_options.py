@@ -9,8 +9,16 @@ import pytest
 from npformer.errors import ConfigError
 from npformer.optim import Constant, Noam, WarmupCosine
 from npformer.run.config_file import FOLLOW, kinds_of, parse_assignment, read_toml, write_toml
-from npformer.run.option_table import BY_TASK, FROM_DATA, OF_DATA, defaults_of, option_rows
-from npformer.run.options import SECTIONS, TrainingOptions, complete
+from npformer.run.options import (
+    BY_TASK,
+    FROM_DATA,
+    OF_DATA,
+    SECTIONS,
+    TrainingOptions,
+    complete,
+    defaults_of,
+    option_rows,
+)
 from npformer.run.tasks import ANSWERS, SMALL_MODEL, TASKS
 
 EMPTY = {name: {} for name in SECTIONS}

@@ -7,7 +7,7 @@ from npformer.data import SEQUENCE, Characters, Example, Vocabulary
 from npformer.data.vocabulary import SPECIAL
 from npformer.errors import DataError, TokenError
 from npformer.models import Transformer, TransformerConfig
-from npformer.run.attention_example import attention_example
+from npformer.run.predictions import attention_example
 from npformer.run.text_example import encode, text_example
 from npformer.run.trained import Trained
 from npformer.training.evaluation import likeliest

@@ -9,7 +9,7 @@ import pytest
 
 from npformer.backend import get_backend
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
-from npformer.run import conditions, metrics
+from npformer.run import metrics, world
 from npformer.run import trainer as module
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
 from npformer.run.trained import load_latest
@@ -291,8 +291,8 @@ def test_a_checkpoint_of_other_data_or_another_model_changes_nothing(make, spoil
 
 def test_versions_name_the_library_of_products_that_compiled_kernels_use():
     intel = pytest.importorskip("npformer.engine.numba.intel")
-    assert conditions.versions(get_backend("numpy", kernels="numba"))["products"] == intel.product_library()
-    assert "products" not in conditions.versions(get_backend("numpy", kernels="numpy"))
+    assert world.versions(get_backend("numpy", kernels="numba"))["products"] == intel.product_library()
+    assert "products" not in world.versions(get_backend("numpy", kernels="numpy"))
 
 
 def test_other_versions_are_noted(make, monkeypatch):

@@ -31,11 +31,11 @@ from npformer.layers import RandomKey
 from npformer.models import build_model
 from npformer.optim import Adam
 from npformer.run.assemble import Assembled, assemble
+from npformer.run.begin import saved_options
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint, step_in
 from npformer.run.directory import RunDirectory
 from npformer.run.metrics import read
 from npformer.run.model_arrays import copy_arrays, saved_arrays
-from npformer.run.resume import saved_options
 from npformer.run.world import versions
 from npformer.see.explain.text import number
 from npformer.see.record.models import plain_backend

@@ -10,7 +10,7 @@ from npformer.backend import get_backend
 from npformer.backend.select import cupy_backend
 from npformer.backend.workspace import side_by_side
 from npformer.engine.cupy.graph_driver import CupyDriver
-from npformer.run import conditions
+from npformer.run import world
 from tests.engine.cuda.host_runtime import compiler_problem
 from tests.engine.cupy import emulated
 
@@ -72,6 +72,6 @@ def test_columns_of_one_array_of_the_device_are_joined_without_a_copy(cupy):
 
 def test_what_decides_the_bits_of_a_run_is_among_its_conditions(cupy):
     """A run that is resumed with another of them is told so."""
-    found = conditions.versions(cupy_backend("float32"))
+    found = world.versions(cupy_backend("float32"))
     assert (found["CuPy"], found["cuBLAS"], found["driver"]) == ("14.2.0", "13.14.15", "CUDA 13.1")
-    assert "cuBLAS" not in conditions.versions(get_backend("numpy"))
+    assert "cuBLAS" not in world.versions(get_backend("numpy"))

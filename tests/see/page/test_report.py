@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from npformer.run import RunDirectory
-from npformer.run.attention_example import AttentionExample
-from npformer.run.predictions import Piece, Predicted
+from npformer.run.predictions import AttentionExample, Piece, Predicted
 from npformer.see.page.report import confusion_table, options_table, report_page, what_table
 from tests.chromium import NARROW, WIDE
 
