@@ -13,8 +13,9 @@ from npformer.data import SEQUENCE, Characters, Example, SequenceTask, collate
 from npformer.decoding import greedy
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
-from npformer.run import RunDirectory, TrainingOptions, load_checkpoint
-from npformer.run.checkpoint import latest_checkpoint
+from npformer.run import RunDirectory
+from npformer.run.checkpoint import latest_checkpoint, load_checkpoint
+from npformer.run.options import TrainingOptions
 from npformer.run.progress import RunProgress
 from npformer.run.trainer import Trainer
 from npformer.training import TrainStep

@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     """Exit 1 if a required package is missing, the arithmetic is wrong, or a GPU fails."""
     facts = examine()
     width = max(map(len, facts)) + 2
-    fails = [name for name, value in facts.items() if value == "missing" or (is_tried(name) and value != "ok")]
-    return finished(args, facts, "\n".join(_entry(name, value, width) for name, value in facts.items()), not fails)
+    text = "\n".join(_entry(name, value, width) for name, value in facts.items())
+    return finished(args, facts, text, not any(fails(*fact) for fact in facts.items()))
 
 
 def examine() -> dict[str, str]:
@@ -64,9 +64,9 @@ def examine() -> dict[str, str]:
     }
 
 
-def is_tried(name: str) -> bool:
-    """Whether a finding is "ok" or says what failed."""
-    return name == "arithmetic" or name.startswith(GPU)
+def fails(name: str, value: str) -> bool:
+    """Whether a package is missing that has to be there, or what was tried is not "ok"."""
+    return value == "missing" or (name.startswith(("arithmetic", GPU)) and value != "ok")
 
 
 def visible() -> int:
@@ -87,8 +87,9 @@ def tried_alone(number: int) -> str:
 
 def _entry(name: str, value: str, width: int) -> str:
     """A finding, its value in lines beside the name, and in colour if it is good or bad."""
-    bad = value == "missing" or (is_tried(name) and value != "ok")
-    colour = RED if bad else YELLOW if value.startswith("not installed") else GREEN if value == "ok" else ""
+    colour = (
+        RED if fails(name, value) else YELLOW if value.startswith("not installed") else GREEN if value == "ok" else ""
+    )
     wrapped = textwrap.wrap(value, columns() - width, break_long_words=False, break_on_hyphens=False)
     lines = [value] if " install " in value else wrapped  # a command can be pasted
     shown = f"\n{' ' * width}".join(paint(line, colour) if colour else line for line in lines)

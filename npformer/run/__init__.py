@@ -4,20 +4,11 @@
 ends all when one is lost.
 """
 
-from npformer.run.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from npformer.run.directory import RunDirectory
 from npformer.run.model_file import load, save
-from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions
 
 __all__ = [
-    "Checkpoint",
-    "DataOptions",
-    "Options",
     "RunDirectory",
-    "RunOptions",
-    "TrainingOptions",
     "load",
-    "load_checkpoint",
     "save",
-    "save_checkpoint",
 ]

@@ -93,12 +93,11 @@ def expect_way(model: Model, max_len: int | None, way: Sampling) -> int:
     """The most tokens of an output. Raises ConfigError for options that the model does not have."""
     if isinstance(model, Encoder) and not way.is_greedy:
         raise ConfigError("model: expected no generation option, since this model writes no text")
-    config, longest = model.config, _longest(model.config)
-    if max_len is None:
-        return config.max_seq_len
-    if longest is not None and expect_count("max_len", max_len) > longest:
-        raise ConfigError(f"max_len: expected at most {longest}, the model's learned positions, got {max_len}")
-    return expect_count("max_len", max_len)
+    longest = _longest(model.config)
+    most = model.config.max_seq_len if max_len is None else expect_count("max_len", max_len)
+    if longest is not None and most > longest:
+        raise ConfigError(f"max_len: expected at most {longest}, the model's learned positions, got {most}")
+    return most
 
 
 def _longest(config: ModelConfig) -> int | None:
@@ -112,25 +111,24 @@ def expect_text(text: str, place: str, trained: Trained) -> str:
         raise DataError(f"{place}: expected at least one character, got an empty text; leave it out")
     if trained.kind == "masked" and MASK not in text:
         raise DataError(f"{place}: expected a {MASK} in place of each hidden token, got none in {text[:60]!r}")
-    config, tokenizer = trained.model.config, trained.tokenizer
-    longest, trained_on = _longest(config), config.max_seq_len
+    config, longest = trained.model.config, _longest(trained.model.config)
     try:
         length = len(encode(trained, text))
     except TokenError as error:
         raise TokenError(f"{place}: {error}") from error
     if length == 0:
         raise DataError(f"{place}: expected at least one token, got {text!r}; leave it out")
-    unit = "characters" if isinstance(tokenizer, Characters) else "tokens"
+    unit = "characters" if isinstance(trained.tokenizer, Characters) else "tokens"
     if longest is not None and length >= longest:  # one position is for [EOS]
         raise DataError(
             f"{place}: expected at most {longest - 1} {unit}, since the model has learned {longest} positions, "
             f"got {length}; shorten it, or train with longer texts or sinusoidal positions"
         )
-    if length < trained_on or isinstance(config, DecoderConfig):
+    if length < config.max_seq_len or isinstance(config, DecoderConfig):
         return ""
     return (
-        f"note: {place}: {length} {unit} are more than any text in training had ({trained_on - 1}); expect poor "
-        "output, and raise --max-len if it is cut short"
+        f"note: {place}: {length} {unit} are more than any text in training had ({config.max_seq_len - 1}); expect "
+        "poor output, and raise --max-len if it is cut short"
     )
 
 

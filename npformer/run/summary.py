@@ -52,6 +52,17 @@ class RunSummary(Displayed):
         return self.run.path.resolve().name
 
     @property
+    def kind(self) -> str:
+        """The kind of its task; "" without an evaluation."""
+        return "" if self.evaluation is None else self.evaluation.kind
+
+    @property
+    def warmup(self) -> int:
+        """The steps in which the learning rate rises."""
+        training = self.options.training
+        return 0 if training.schedule == "constant" else training.warmup_steps
+
+    @property
     def repeat(self) -> str:
         """The command that trains it again, with the same config.toml."""
         return shell_words("npformer", "train", "--config", self.run.config_path)
@@ -65,8 +76,8 @@ class RunSummary(Displayed):
         """The learning rate that the options give: steps and rates, up to the checkpoint's step."""
         training, last = self.options.training, max(self.step, 1)
         rate = training.make_schedule(self.options.model.d_model)
-        turn = max(1, training.warmup_steps) if training.schedule != "constant" else 1
-        steps = sorted({1 + round(i * (last - 1) / RATES) for i in range(RATES + 1)} | {min(turn, last)})
+        turn = min(max(1, self.warmup), last)
+        steps = sorted({1 + round(i * (last - 1) / RATES) for i in range(RATES + 1)} | {turn})
         return [float(step) for step in steps], [rate(step) for step in steps]
 
 

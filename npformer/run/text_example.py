@@ -13,7 +13,7 @@ gradient says what would make it surer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from npformer.data import BOS_ID, PAD_ID, Example, collate
 from npformer.data.batches import TokenIds, class_ids, padded
 from npformer.decoding import greedy
 from npformer.errors import DataError, TokenError
-from npformer.models import Encoder, Transformer
 from npformer.run.trained import Trained
 from npformer.training.evaluation import likeliest
 
@@ -70,18 +69,13 @@ def text_example(trained: Trained, texts: Sequence[str], answers: Sequence[str] 
         raise DataError(f"answers: expected one for each of {len(texts)} texts (at least 1), got {count}")
     for text in [*texts, *([] if trained.classes else answers or [])]:
         encode(trained, text)
-    if isinstance(trained.model, Transformer):
-        return _translation(trained, trained.model, texts, answers)
-    if isinstance(trained.model, Encoder):
-        make = {"classify": _classes, "tag": _tags, "masked": _hidden}[trained.kind]
-        return make(trained, texts, answers)
-    return _continued(trained, texts, answers)
+    kinds = {"translate": _translation, "classify": _classes, "tag": _tags, "masked": _hidden, "causal": _continued}
+    return kinds[trained.kind](trained, texts, answers)
 
 
-def _translation(
-    trained: Trained, model: Transformer, texts: Sequence[str], answers: Sequence[str] | None
-) -> TextExample:
+def _translation(trained: Trained, texts: Sequence[str], answers: Sequence[str] | None) -> TextExample:
     if answers is None:
+        model: Any = trained.model
         src = collate([Example(text, "") for text in texts], trained.tokenizer).src
         longest = model.config.max_seq_len - (model.config.positions == "learned")  # [BOS] is read before the answer
         answers = [trained.tokenizer.decode(row) for row in greedy(model, src, longest)]

@@ -14,7 +14,8 @@ from npformer.check.cases.case import shaken
 from npformer.errors import CheckpointError, ConfigError
 from npformer.layers import Layer, Parameter
 from npformer.models import Decoder, DecoderConfig, EncoderConfig, TransformerConfig, build_model
-from npformer.run import load, save, save_checkpoint
+from npformer.run import load, save
+from npformer.run.checkpoint import save_checkpoint
 from npformer.run.model_arrays import model_arrays, set_arrays
 from npformer.run.model_file import READS
 from tests.run.runs import failing

@@ -134,7 +134,7 @@ def options_table(runs: Sequence[RunSummary], differing: bool) -> str:
 def confusion_table(run: RunSummary) -> str:
     """Classes against classes; for texts the pieces that are wrong most often."""
     counts = confusions(run.predictions)
-    if run.evaluation is not None and run.evaluation.kind in ("classify", "tag"):
+    if run.kind in ("classify", "tag"):
         return _matrix(counts)
     wrong = [(pair, count) for pair, count in counts.most_common() if pair[0] != pair[1]][:WRONG]
     if not wrong:
@@ -242,11 +242,10 @@ def _missing(run: RunSummary) -> str:
 
 def _curves(runs: Sequence[RunSummary]) -> str:
     """Charts of all runs together."""
-    courses = []
-    for run in runs:
-        training = run.options.training
-        warmup = 0 if training.schedule == "constant" else training.warmup_steps
-        courses.append(RunCourse(run.name, _numbers(run.records), warmup, training.clip_norm, run.rates()))
+    courses = [
+        RunCourse(run.name, _numbers(run.records), run.warmup, run.options.training.clip_norm, run.rates())
+        for run in runs
+    ]
     return f'<div class="charts">{"".join(map(_figure, course_charts(courses)))}</div>{"".join(map(_samples, runs))}'
 
 
@@ -283,7 +282,7 @@ def _examples(run: RunSummary) -> str:
     """The first examples and more that are wrong, with their pieces marked."""
     if not run.predictions:
         return _missing(run)
-    continued = run.evaluation is not None and run.evaluation.kind == "causal"
+    continued = run.kind == "causal"
     first, others = (TEXTS, 0) if continued else (FIRST, MORE_WRONG)
     shown = [
         *run.predictions[:first],
@@ -291,7 +290,7 @@ def _examples(run: RunSummary) -> str:
     ]
     rows = "".join(map(_continued if continued else _example, shown))
     key = "<del>left out</del> <ins>added</ins>"
-    if continued or (run.evaluation is not None and run.evaluation.kind == "masked"):
+    if continued or run.kind == "masked":
         asked = [piece for one in run.predictions for piece in one.pieces if piece.asked]
         key = "the text, token by token, is what was to be written" if continued else "grey: given"
         right = sum(piece.is_right for piece in asked)
@@ -402,7 +401,7 @@ def write_ending(trainer: Trainer, options: Options, found: Evaluation) -> tuple
     Returns the paths of the pictures and of the report, None if it was not written. What cannot be written is told: it
     fails no run.
     """
-    run, task, training = trainer.run, trainer.task, options.training
+    run, task = trainer.run, trainer.task
     paths: list[str] = []
 
     def lacks(what: str, error: Exception) -> None:  # whatever it is, the run is trained and saved
@@ -423,8 +422,8 @@ def write_ending(trainer: Trainer, options: Options, found: Evaluation) -> tuple
         return [], None
     data = "" if task.name.partition("-")[0] == options.run.task else f" of {task.name}"
     title = visible(f"{options.run.task}{data} · run {summary.name}")
-    warmup, shown = 0 if training.schedule == "constant" else training.warmup_steps, summary.attention
-    write("curves.svg", lambda path: draw_curves(summary.records, path, title, warmup, training.clip_norm))
+    clip_norm, shown = options.training.clip_norm, summary.attention
+    write("curves.svg", lambda path: draw_curves(summary.records, path, title, summary.warmup, clip_norm))
     if shown is not None:
         drawn = shown.weights, shown.source, shown.target
         write("attention.svg", lambda path: draw_attention(*drawn, path, f"{title}: {shown.title}"))

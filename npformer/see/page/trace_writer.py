@@ -372,7 +372,9 @@ def _packed(one: EntrySum, pack: Pack) -> dict[str, Any] | None:
     (array, entries, expansion), products = one, []
     if entries.size > 1 and pack.add(array) in pack.left_out:
         return None
-    for (sign, labels), group in groupby(expansion.terms, lambda term: (term.sign, [_label(x) for x in term.factors])):
+    for (sign, labels), group in groupby(
+        expansion.terms, lambda term: (term.sign, [x.label or x.text for x in term.factors])
+    ):
         rows = [term.factors for term in group]
         factors = [
             _factors(label, x, entries.size, pack) for label, x in zip(labels, zip(*rows, strict=True), strict=True)
@@ -389,10 +391,6 @@ def _packed(one: EntrySum, pack: Pack) -> dict[str, Any] | None:
         "total": pack.add(total) if expansion.around else None,
         "products": products,
     }
-
-
-def _label(factor: Factor) -> str:
-    return factor.label or factor.text
 
 
 def _factors(label: str, factors: Sequence[Factor], count: int, pack: Pack) -> list[Any] | None:
