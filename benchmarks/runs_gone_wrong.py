@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks import machine, report
 from benchmarks.options import add_save, bare_parser
-from npformer.cli.given import changes_of
+from npformer.cli.train import changes_of
 from npformer.data import PairsTask, SequenceTask
 from npformer.errors import DivergedError
 from npformer.run import metrics

@@ -6,8 +6,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from npformer.cli.given import options_from_args
 from npformer.cli.main import build_parser
+from npformer.cli.train import options_from_args
 from npformer.errors import DataError
 from npformer.run import RunDirectory
 from npformer.run.assemble import assemble, write_run
