@@ -26,7 +26,7 @@ from npformer.errors import DeviceMemoryError
 from npformer.layers.batch_norm import BatchNorm, Statistics
 from npformer.layers.owner import version_of
 from npformer.models import Model
-from npformer.training.step import Settings, Shard, StepInputs, backpropagate, shards_of, update
+from npformer.training.descent import Settings, Shard, StepInputs, backpropagate, shards_of, update
 from npformer.typing import Array
 
 REMEDY = "Lower batch_size, or keep it and raise accumulate, which computes the same in so many parts"

@@ -45,8 +45,8 @@ from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
 from npformer.models import Model
 from npformer.optim.blocks import BLOCK, add_by_tree, block_squares, parts_of, tree_sum
+from npformer.training.descent import Shard, StepInputs, shards_of
 from npformer.training.runner import Shards
-from npformer.training.step import Shard, StepInputs, shards_of
 from npformer.typing import Array, HostArray
 
 #: The shards of one slot, one for each micro-batch that has rows for it.

@@ -39,7 +39,8 @@ from npformer.run.model_arrays import copy_arrays, saved_arrays
 from npformer.run.world import versions
 from npformer.see.explain.text import number
 from npformer.see.record.models import plain_backend
-from npformer.training.step import Shard, TrainStep, backpropagate, shards_of
+from npformer.training.descent import Shard, backpropagate, shards_of
+from npformer.training.step import TrainStep
 from npformer.typing import HostArray
 
 
