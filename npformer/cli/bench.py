@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
         print(folded(f"{what} of size {args.size} with {backend}", sys.stdout), flush=True)
     if args.profile:
         profile = profile_step(preset, backend, args.dropout, budget)
-        numbers, told = _profile_numbers(profile), _profile_text(profile)
+        rows, told = [row._asdict() for row in profile.rows], _profile_text(profile)
+        numbers = {"steps": profile.steps, "step_seconds": profile.seconds, "rows": rows}
     else:
         times = time_steps(preset, backend, args.dropout, budget)
         numbers, told = _times(times, preset), _text(times, preset)
@@ -127,11 +128,6 @@ def _text(times: StepTimes, preset: Preset) -> str:
         "loss": f"{times.first_loss:.4f} at first, {times.last_loss:.4f} at last",
     }
     return "\n".join(f"{name:<{NAMES}}{text}" for name, text in told.items())
-
-
-def _profile_numbers(profile: Profile) -> dict[str, Any]:
-    rows = [row._asdict() for row in profile.rows]
-    return {"steps": profile.steps, "step_seconds": profile.seconds, "rows": rows}
 
 
 def _profile_text(profile: Profile) -> str:

@@ -14,13 +14,13 @@ from npformer.io.atomic_files import describe, write_atomically
 from npformer.models import Model, Transformer, build_model
 from npformer.optim import Adam, AdamW
 from npformer.run.checkpoint import Checkpoint
-from npformer.run.config_file import shown
+from npformer.run.config_file import parse_toml, read_toml, shown
 from npformer.run.directory import RunDirectory
 from npformer.run.journal import Listeners
 from npformer.run.memory import expect_memory
 from npformer.run.model_arrays import expect_arrays, model_arrays_of, table_of
 from npformer.run.model_file import digest
-from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions, complete
+from npformer.run.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.run.progress import RunProgress
 from npformer.run.sinks import named
 from npformer.run.start_from import extend, source_of
@@ -198,12 +198,16 @@ def make_step(model: Model, options: Options, world: World = SINGLE) -> TrainSte
 
 
 def write_run(run: RunDirectory, assembled: Assembled) -> None:
-    """Write a new run's config.toml, vocabulary.txt and, if it has classes, classes.txt.
+    """Write vocabulary.txt and, with classes, classes.txt, where they are missing, and a config.toml of its options.
 
     Each file is written atomically and durably. Raises OutputError if they cannot be written.
     """
-    for path, content in {**assembled.word_lists(run), run.config_path: assembled.config().encode()}.items():
-        write_file(path, content)
+    for path, content in assembled.word_lists(run).items():
+        if not path.exists():
+            write_file(path, content)
+    path, config = run.config_path, assembled.config()
+    if not path.exists() or read_toml(path, SECTIONS) != parse_toml(config, path, SECTIONS):
+        write_file(path, config.encode())
 
 
 def write_file(path: Path, content: bytes) -> None:

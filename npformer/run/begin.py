@@ -26,7 +26,7 @@ from npformer.errors import CheckpointError, ConfigError, DataError, OutputError
 from npformer.io.atomic_files import describe, read_regular, remove_leftovers
 from npformer.io.printable import shell_words
 from npformer.late import higher
-from npformer.run.assemble import Assembled, assemble, write_file, write_run
+from npformer.run.assemble import Assembled, assemble, write_run
 from npformer.run.checkpoint import Checkpoint, prune
 from npformer.run.config_file import fitted, in_shell, parse_toml, read_toml
 from npformer.run.directory import RunDirectory
@@ -228,12 +228,7 @@ def tidy(run: RunDirectory, assembled: Assembled) -> None:
     """
     for folder in (run.path, run.checkpoints):
         remove_leftovers(folder)
-    path, config = run.config_path, assembled.config()
-    if not path.exists() or read_toml(path, SECTIONS) != parse_toml(config, path, SECTIONS):
-        write_file(path, config.encode())
-    for path, content in assembled.word_lists(run).items():
-        if not path.exists():
-            write_file(path, content)
+    write_run(run, assembled)
     prune(run.checkpoints, assembled.options.training.keep_last)
 
 

@@ -41,7 +41,7 @@ from npformer.io.atomic_files import (
     sync_folder,
     unseal,
 )
-from npformer.typing import HostArray, HostArrays, Tensors
+from npformer.typing import HostArrays, Tensors
 
 FORMAT = 1
 ARRAYS, STATE = "arrays.safetensors", "state.json"
@@ -72,7 +72,8 @@ def save_checkpoint(folder: Path, step: int, arrays: Tensors, state: dict[str, A
     intact) or state is not plain.
     """
     path = folder / f"step-{step:08d}"
-    stored = {name: _storable(array) for name, array in arrays.items()}
+    # in C order and native byte order: safetensors 0.8 writes others wrongly and silently
+    stored = {name: np.asarray(x, dtype=x.dtype.newbyteorder("="), order="C") for name, x in arrays.items()}
     files = _encode(step, stored, state, None if score is None else float(score))
     previous = latest_checkpoint(folder)
     try:
@@ -146,11 +147,6 @@ def prune(folder: Path, keep_last: int) -> None:
             f"{folder}: expected to remove an old checkpoint, got: {describe(error)}; "
             "allow writing there, or keep more checkpoints"
         ) from error
-
-
-def _storable(array: HostArray) -> HostArray:
-    """The array in C order and native byte order: safetensors 0.8 writes others wrongly and silently."""
-    return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
 def _encode(step: int, arrays: Tensors, state: dict[str, Any], score: float | None) -> dict[str, bytes]:
