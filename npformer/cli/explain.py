@@ -79,12 +79,15 @@ def run(args: argparse.Namespace) -> int:
     """Exit 1 if a number is not right, or a sum does not hold."""
     if args.list:
         return _list(args)
+    is_run = args.target is not None and Path(args.target).is_dir()
+    alone = None if is_run else SUBJECTS.get(args.target)
     if args.step is not None:
-        return explain_step_of_run(args)
-    if args.target is not None and Path(args.target).is_dir() and not (args.at or args.text):
-        return explain_run(args)
-    if args.target in SUBJECTS and not Path(args.target).is_dir():
-        return SUBJECTS[args.target](args)
+        alone = explain_step_of_run
+    elif is_run and not (args.at or args.text):
+        alone = explain_run
+    if alone is not None:
+        _expect_alone(args)
+        return alone(args)
     if args.html is not None:
         expect_place(args.html, "--html", OWN_PAGE)
     if args.target is None:
@@ -170,7 +173,6 @@ def _expect_alone(args: argparse.Namespace) -> None:
 
 def explain_adam(args: argparse.Namespace) -> int:
     """One number through the second update, and its course over many."""
-    _expect_alone(args)
     step, batch = _showcase()
     shown = [one for one in (replay_step(step, batch) for _ in range(COURSE[-1])) if one.number in COURSE]
     name, place = _place(shown[0], args.at or PLACE)
@@ -182,7 +184,6 @@ def explain_adam(args: argparse.Namespace) -> int:
 
 def explain_step(args: argparse.Namespace) -> int:
     """The first step of the showcase's model."""
-    _expect_alone(args)
     return _explain(args, replay_step(*_showcase()), "the showcase's model", PIECES)
 
 
@@ -193,7 +194,6 @@ SUBJECTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
 
 def explain_step_of_run(args: argparse.Namespace) -> int:
     """A step of a run, made again."""
-    _expect_alone(args)
     path = Path(args.target or "")
     if not args.target or not path.is_dir():
         raise ConfigError(f"--step: expected the folder of a run as TARGET, got {args.target or 'none'}")
@@ -205,7 +205,6 @@ def explain_step_of_run(args: argparse.Namespace) -> int:
 
 def explain_run(args: argparse.Namespace) -> int:
     """Where a run lost its loss, and why."""
-    _expect_alone(args)
     say_error(f"at most {BUDGET} steps are made again")
     course = Course(Path(args.target))
     return finished(args, course_document(course), "\n".join(course_told(course, columns(WIDEST))))

@@ -16,7 +16,7 @@ from npformer.io.terminal import counted
 from npformer.see.explain.entries import Spot
 from npformer.see.explain.graph import Graph, Making
 from npformer.see.explain.number import GradientAddress, Means, Witnessed, find, means_of, names_of_calls, value_of
-from npformer.see.explain.paths import PAST, THROUGH, Gates, Paths, ResidualPath, paths
+from npformer.see.explain.paths import Gates, Paths, ResidualPath, paths
 from npformer.see.explain.products import CodeLine, Term
 from npformer.see.explain.text import Sheet, as_json, number, share
 from npformer.see.explain.words import GRADIENT, axis_words, quoted, shown, what, why_zero
@@ -202,10 +202,9 @@ def to_dict(explained: Explanation) -> dict[str, Any]:
     """For JSON: every section, with all products, ways and tokens."""
     told: dict[str, Any] = as_json(explained)
     paths = explained.paths
-    goes = {THROUGH: "through", PAST: "past"}
     ways = [
         {
-            "choices": [{"at": paths.sums[number].name, "goes": goes[choice]} for number, choice in way.choices],
+            "choices": [{"at": paths.sums[number].name, "goes": choice} for number, choice in way.choices],
             "value": way.value,
         }
         for way in paths.ways
@@ -323,7 +322,7 @@ class _ExplanationPage(Sheet):
 
     def _way(self, way: ResidualPath) -> str:
         sums = self.explained.paths.sums
-        chosen = (f"{'through' if choice == THROUGH else 'past'} {sums[n].name}" for n, choice in way.choices)
+        chosen = (f"{choice} {sums[n].name}" for n, choice in way.choices)
         return ", ".join(chosen) or "by no sum"
 
     def _tokens(self) -> None:

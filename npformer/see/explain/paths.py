@@ -32,11 +32,11 @@ EXACT = 12
 #: Re-runs of the search for the strongest ways.
 MOST_RUNS = 1500
 
-PAST, THROUGH, NEITHER = 0, 1, 2
+PAST, THROUGH, NEITHER = "past", "through", "neither"
 _OPEN = {PAST: (1.0, 0.0), THROUGH: (0.0, 1.0), NEITHER: (0.0, 0.0)}
 
 #: (number of the sum, PAST or THROUGH) for each sum that a way passes.
-Choices: TypeAlias = tuple[tuple[int, int], ...]
+Choices: TypeAlias = tuple[tuple[int, str], ...]
 #: Number of the sum's call -> the gradient that reached it.
 Arrived: TypeAlias = dict[int, Any]
 
@@ -93,8 +93,8 @@ class Gates(Hooks):
         if call is None or call.number not in self.open_at:
             return gradients
         past, through, *others = as_tuple(gradients)
-        passes = self.open_at[call.number]
-        return like(gradients, [passes[PAST] * past, passes[THROUGH] * through, *others])
+        goes_past, goes_through = self.open_at[call.number]
+        return like(gradients, [goes_past * past, goes_through * through, *others])
 
 
 def paths(session: Recording, place: GradientAddress, number: float) -> Paths:
@@ -163,7 +163,7 @@ class _Walk:
         """All sums are closed: what comes from the loss by no sum at all, and what reaches the sums first."""
         return Gates(dict.fromkeys(self.numbers, _OPEN[NEITHER]), {}, self.numbers)
 
-    def _send(self, number: int, branch: int, dy: Any) -> tuple[float, Arrived]:
+    def _send(self, number: int, branch: str, dy: Any) -> tuple[float, Arrived]:
         """Send a gradient on from a sum, into one branch: what ends at the place, and what reaches other sums."""
         hooks = self._closed()
         hooks.open_at[number], hooks.replaced[number] = _OPEN[branch], dy

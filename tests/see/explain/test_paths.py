@@ -30,8 +30,8 @@ def test_the_ways_are_those_of_closed_branches(request, fixture, at):
     assert len(paths.ways) > 3
     rng = np.random.default_rng(1)
     for _ in range(6):
-        choices = {n: int(rng.integers(2)) for n in range(len(paths.sums))}
-        gates = {paths.sums[n].call.number: ((1.0, 0.0), (0.0, 1.0))[branch] for n, branch in choices.items()}
+        choices = {n: (PAST, THROUGH)[rng.integers(2)] for n in range(len(paths.sums))}
+        gates = {paths.sums[n].call.number: (branch == PAST, branch == THROUGH) for n, branch in choices.items()}
         left = place.gradient(opened, Gates(gates))
         value = sum(way.value for way in paths.ways if all(choices[n] == branch for n, branch in way.choices))
         assert left == pytest.approx(value, rel=1e-9, abs=1e-15)
