@@ -51,23 +51,15 @@ def read_trained(
     entry = TASKS[task]
     vocabulary = Vocabulary.load(run.vocabulary_path, ANSWERS[entry.kind].special)
     classes = tuple(read_lines(run.classes_path).lines) if entry.kind in ("classify", "tag") else ()
-    path = at or (best_checkpoint if best else latest_checkpoint)(run.checkpoints)
-    if path is None and best and latest_checkpoint(run.checkpoints):
-        raise CheckpointError(
-            f"{run.path}: expected a checkpoint with a score, found none, since no evaluation came before a save; "
-            "leave --best out to take the latest"
-        )
-    if path is None:
-        raise CheckpointError(f"{run.path}: expected at least one checkpoint, found none; train it first")
-    arrays = model_arrays_of(checkpoint := _load(run, path))
+    arrays = model_arrays_of(checkpoint := load_latest(run, best=best, at=at))
     try:
         options = complete(sections, len(vocabulary), 1, len(classes))
-        expect_arrays(options.model, options.run.dtype, table_of(arrays), str(path))
+        expect_arrays(options.model, options.run.dtype, table_of(arrays), str(checkpoint.path))
     except (CheckpointError, ConfigError) as error:
         raise _damaged(run, checkpoint, sections, error) from error
     backend = backend or _backend_to_read(options.run, device)
     model = build_model(options.model, backend=backend, seed=options.run.seed)
-    set_arrays(model, arrays, str(path))
+    set_arrays(model, arrays, str(checkpoint.path))
     model.tokenizer, model.classes = tokenizer_of(task, sections["data"])(vocabulary), classes
     return Trained(model, model.tokenizer, classes, entry.kind)
 
@@ -82,19 +74,22 @@ def _damaged(run: RunDirectory, saved: Checkpoint, sections: Sections, error: Np
     return error if file == saved.path else type(error)(f"{file}: does not fit {saved.path.name}: {what}; {mend}")
 
 
-def load_latest(run: RunDirectory) -> Checkpoint:
-    """The checkpoint to resume from. Raises CheckpointError if there is none or it is damaged."""
-    path = latest_checkpoint(run.checkpoints)
+def load_latest(run: RunDirectory, *, best: bool = False, at: Path | None = None) -> Checkpoint:
+    """The latest checkpoint, or the best, or the one at a path.
+
+    Raises CheckpointError if there is none; if it is damaged, or its weights are not finite, it says how to continue.
+    """
+    path = at or (best_checkpoint if best else latest_checkpoint)(run.checkpoints)
+    if path is None and best and latest_checkpoint(run.checkpoints):
+        raise CheckpointError(
+            f"{run.path}: expected a checkpoint with a score, found none, since no evaluation came before a save; "
+            "leave --best out to take the latest"
+        )
     if path is None:
         raise CheckpointError(
-            f"{run.path}: expected at least one checkpoint to resume from, found none: it stopped before the first; "
-            f"start it again: npformer train --config {shell_words(run.config_path)}"
+            f"{run.path}: expected at least one checkpoint, found none: it stopped before the first; start it again: "
+            f"npformer train --config {shell_words(run.config_path)}"
         )
-    return _load(run, path)
-
-
-def _load(run: RunDirectory, path: Path) -> Checkpoint:
-    """The checkpoint at path. If it is damaged, or its weights are not finite, the error says how to continue."""
     try:
         checkpoint = load_checkpoint(path)
     except CheckpointError as error:

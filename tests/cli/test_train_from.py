@@ -120,7 +120,7 @@ MISTAKES = {
     "a path with nothing": ("pairs --data new.tsv --from nowhere", "nowhere: expected the folder of a run", "nothing"),
     "a folder that is no run": ("pairs --data new.tsv --from empty", "a folder without config.toml"),
     "a run without a checkpoint": (
-        "pairs --data new.tsv --from bare", "expected at least one checkpoint, found none; train it first",
+        "pairs --data new.tsv --from bare", "expected at least one checkpoint, found none: it stopped before the first",
     ),
     "a run of another kind of task": (
         "lm --data old.txt --from {of}/pairs", "expected a model for the task lm, got one for another kind of task",

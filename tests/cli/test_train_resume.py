@@ -56,7 +56,7 @@ def test_no_other_option_is_taken(run, resume, unchanged):
 def test_a_run_without_checkpoints_says_how_to_begin_again(cli, run, tmp_path, resume):
     shutil.rmtree(run / "checkpoints")
     refused = resume()
-    refused.refused("expected at least one checkpoint to resume from", "found none")
+    refused.refused("expected at least one checkpoint, found none", "start it again: npformer train --config ")
     command = shlex.split(refused.err.partition("start it again: npformer ")[2])
     cli(*command, "--out", "again").fine()
     assert (tmp_path / "again" / "attention.svg").exists()
