@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,7 @@ class Pack:
     was told, by their first number.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: float = inf) -> None:
         self.places: dict[str, Place] = {}
         self.left_out: dict[str, dict[str, Any]] = {}
         self._most = most
