@@ -111,6 +111,11 @@ class Course:
         self.made += steps if (fits := self.made + steps <= BUDGET) else 0
         return begun if fits else None
 
+    def left(self) -> float:
+        """The last loss as a share of the first one, or of a blind guess if that is less."""
+        guess = math.log(len(self.last.assembled.task.vocabulary))
+        return self.losses[max(self.losses)] / min(guess, self.losses[min(self.losses)]) if self.losses else 0.0
+
     def field(self, field: str) -> dict[str, list[float]]:
         """Part -> what the evaluations logged of it, without those at a rate of 0."""
         lines = [line for line in self.layers if any(fields_in(line, UPDATE).values())]
@@ -210,7 +215,7 @@ def _tried(course: Course) -> Iterator[Cause]:
     """What steps made again at another rate show: from before the loss was lost, else from the beginning."""
     losses, hurt, found = course.losses, course.hurt, []
     end = hurt.by if hurt else next((step for step in losses if step >= FIRST_STEPS), 0)
-    left = losses[max(losses)] / losses[min(losses)] if losses else 0.0
+    left = course.left()
     if not end or (hurt is None and left < LEARNT):
         return
     for name, words, of in TRIES[: 3 if left > LITTLE else 2] if end <= FIRST_STEPS else TRIES[:1]:
@@ -234,8 +239,11 @@ def course_told(course: Course, width: int) -> Iterator[str]:
     if hurt:
         where = f"the loss is {hurt.good:.3g} until step {hurt.after:,}, {hurt.bad:.3g} by step {hurt.by:,}, for good"
         where += f"; step {hurt.first:,} is the first with a bad one" if hurt.first else ""
-    else:
-        nothing += "; nothing is wrong with this course"
+    elif (left := course.left()) >= LEARNT:
+        nothing += (
+            f"; {percent(left, 0)} of the first loss, or of a blind guess, is left: it needs more steps, more of a "
+        )
+        nothing += "model, or other data"
     named = [f"{cause.name}: {cause.evidence}" for cause in course.causes] or [nothing]
     made = f"{course.made} steps, of at most {BUDGET}{'; ' * bool(course.note)}{course.note}"
     told = (("run", f"{path}: {ends}"), ("hurt", where), *(("cause", text) for text in named), ("made again", made))

@@ -50,11 +50,10 @@ BY_LAYER: tuple[tuple[str, str, Callable[[float, float], float], bool], ...] = (
 )
 _LAYER = re.compile(r".*?\blayers\.\d+")
 READING = (
-    "How to read it: parts of one kind stand close together, within a factor of ten or so, and fall slowly as the loss "
-    "does. A layer near the input that lies far below the others hardly learns: its gradient vanishes. One that rises "
-    "from evaluation to evaluation is about to explode: look at the learning rate and the warm-up. What counts for "
-    "Adam is not the size but how it changes from step to step, since each number is divided by the size of its own "
-    "gradients."
+    "How to read it: parts of one kind stand close together, rise while the loss falls fastest, and are small at its "
+    "end. A layer near the input that lies far below the others hardly learns: its gradient vanishes. Parts that rise "
+    "with the loss are about to explode: look at the learning rate and the warm-up. What counts for Adam is not the "
+    "size but how it changes from step to step, since each number is divided by the size of its own gradients."
 )
 OF_SHARES = (
     "What Adam makes of it is the update: by which share of its length a part moved in that step. Of a saturated query "
