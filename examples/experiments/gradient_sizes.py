@@ -2,7 +2,7 @@
 
     without √d_k     scores have deviation √d_k: more and more queries learn nothing, and the others too much
     a stack          each layer multiplies the gradient by its gain, so 12 layers by gain¹²
-    depth            what a first step changes: about as L with post-LN, about as √L with pre-LN; and what comes true
+    depth            what a first step changes: about as L with post-LN, more slowly with pre-LN; and what comes true
     initial values   the first loss beside ln V, and the gradient of each part
 
 All models are fresh, so nothing is trained.
@@ -37,9 +37,10 @@ LOSS = "first loss"
 #: Why deep models are warmed up: the start page has this text, others lead to it.
 OF_DEPTH = (
     "Adam's first step moves every number by the rate, against its gradient: to first order the loss falls by "
-    "rate·Σ|g|. Over L fresh layers the sum grows about as L with post-LN, which brings each back to size 1, and about "
-    "as √L with pre-LN, where each is a smaller part of a growing sum. So one rate is a longer step in a deeper model, "
-    "and less of what it predicts comes true, with post-LN first. A warm-up begins with a rate that is short enough."
+    "rate·Σ|g|. Over L fresh layers the sum grows about as L with post-LN, which brings each back to size 1, and more "
+    "slowly, in the end as √L, with pre-LN, where each is a smaller part of a growing sum. So one rate is a longer "
+    "step in a deeper model, and less of what it predicts comes true, with post-LN first. A warm-up begins with a rate "
+    "that is short enough."
 )
 ORDERS = {"post-LN": "post", "pre-LN": "pre"}
 

@@ -10,7 +10,7 @@ Backward, the forward read bottom-up: first through the norm, then through the s
     dx = dtotal      df = dtotal·keep·s
 
 The residual path also passes through the norm, so the gradient of a deep post-LN stack is rescaled at every layer.
-docs/gradient-sizes.md tells what a first step of such a stack changes, and why its rate is warmed up.
+docs/start-here.md tells what a first step of such a stack changes, and why its rate is warmed up.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1; the warm-up, Xiong et al. 2020, arXiv:2002.04745.
 """
