@@ -25,7 +25,7 @@ from npformer.models import Encoder, Model
 from npformer.run import metrics
 from npformer.run.answers import Sampling, answer
 from npformer.run.assemble import Assembled
-from npformer.run.begin import begun, continued
+from npformer.run.begin import begun, continued, way_on
 from npformer.run.config_file import parse_assignment, read_toml
 from npformer.run.journal import Listeners
 from npformer.run.options import SECTIONS, option_rows
@@ -150,11 +150,9 @@ def _opened(args: argparse.Namespace, world: World) -> AbstractContextManager[tu
 
 def _introduction(trainer: Trainer, assembled: Assembled) -> str:
     model, training, made = trainer.step.model, assembled.options.training, trainer.step.step_number
-    path, again = visible(trainer.run.path), f"npformer train --resume {shell_words(trainer.run.path)} --set"
-    if trainer.is_out_of_patience:
-        text = f"{path} has ended by patience at step {made}; to let it go on: {again} patience=none"
-    elif made >= training.steps > 0:
-        text = f"{path} has made all of its {training.steps} steps; to let it go on: {again} steps={2 * training.steps}"
+    path, (why, again) = visible(trainer.run.path), way_on(trainer)
+    if why:
+        text = f"{path} {why}; to let it go on: {again}"
     else:
         text = (
             f"training {visible(trainer.task.name)} with {model.backend}: {model.num_parameters():,} parameters, "

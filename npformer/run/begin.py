@@ -154,6 +154,7 @@ def continued(
         progress = RunProgress(assembled.options.training.steps, checkpoint.step)
         trainer = assembled.trainer(folder, progress, listeners)
         trainer.restore(checkpoint)
+        world.agreed(lambda: _expect_steps(trainer, checkpoint, changes))
         if world.is_first:
             tidy(folder, assembled)
         if note := schedule_note(folder, checkpoint, assembled):
@@ -197,6 +198,33 @@ def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections,
             "a run does not go back: start a new one"
         )
     return assembled
+
+
+def way_on(trainer: Trainer, changes: Sections | None = None) -> tuple[str, str]:
+    """Why a run makes no further step, and the command that lets it go on with these changes; "" if it makes one."""
+    made, steps = trainer.step.step_number, trainer.options.steps
+    if trainer.is_out_of_patience:
+        why, longer = f"has ended by patience at step {made}", "patience=none"
+    elif made >= steps > 0:
+        why, longer = f"has made all of its {steps} steps", f"steps={2 * steps}"
+    else:
+        return "", ""
+    names = {name.partition(".")[2]: value for name, value in _flat(changes or {}).items()}
+    options = [f"{name}={in_shell(value)}" for name, value in names.items() if name != longer.partition("=")[0]]
+    words = [word for option in [*options, longer] for word in ("--set", option)]
+    return why, shell_words("npformer", "train", "--resume", trainer.run.path, *words)
+
+
+def _expect_steps(trainer: Trainer, checkpoint: Checkpoint, changes: Sections) -> None:
+    """Raise ConfigError for changes of how a run trains that makes no further step."""
+    then, now = _flat(saved_options(trainer.run, checkpoint)), _flat(changes)
+    idle = [name for name in now if name.startswith("training.") and then.get(name) != now[name]]
+    why, again = way_on(trainer, changes)
+    if why and {*idle} - {"training.keep_last", "training.final_examples"}:
+        raise ConfigError(
+            f"{', '.join(idle)}: expected a run that makes further steps; {trainer.run.path} {why}, and no option is "
+            f"changed; to let it go on with another: {again}"
+        )
 
 
 def is_changed(checkpoint: Checkpoint, assembled: Assembled) -> bool:

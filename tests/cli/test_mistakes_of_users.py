@@ -86,6 +86,8 @@ MISTAKES = (
     ("npformer train reverse --set num_heads=3", "the nearest is 2", "npformer train reverse --set num_heads=2"),
     ("npformer train reverse --set warmup_steps=50", "--set warmup_steps=0", "npformer train reverse {}"),
     ("npformer train --resume run --set d_model=32", "leave it, or start a new run", "npformer train --resume run"),
+    ("npformer train --resume run --set learning_rate=0.0001",
+     "npformer train --resume run --set learning_rate=0.0001 --set steps=60", "{}"),
     ("edit('steps = 30', 'steps = 31')\nnpformer train --resume run",
      "npformer train --resume run --set training.steps=31", "{}"),
     ("edit('d_model = 16', 'd_model = 32')\nnpformer train --resume run",
