@@ -193,6 +193,8 @@ def _order_hint(checked: Subject, gradients: HostArrays) -> str:
 
 def _hint(value: HostArray, gradient: HostArray) -> str:
     """A hint if the shapes differ only by axes of length 1, or if an axis was not summed."""
+    if min(gradient.ndim, *gradient.shape, 2) > 1 and gradient.shape == value.shape[::-1]:
+        return "; its axes stand in the reversed order: transpose it"
     if gradient.size == value.size:
         return "; the numbers may be right: reshape them, or sum without keepdims"
     if gradient.ndim >= value.ndim and gradient.size > value.size:

@@ -217,6 +217,8 @@ def test_a_gradient_of_another_shape_is_told_what_to_do(gradient, text):
     report = gradcheck(pair, X, B)
     assert not report.ok
     assert report.problems[0].startswith(f"gradient of b: expected (4,), got {text}")
+    turned = gradcheck((lambda w: (X @ w, None), lambda dy, _: dy.T @ X), W[:, :2])
+    assert turned.problems[0].endswith("transpose it")
 
 
 def test_names():
