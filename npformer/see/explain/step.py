@@ -144,7 +144,7 @@ def course_lines(course: Sequence[Update], width: int) -> Iterator[str]:
         f"The first step is {lengths(first, first.change)}: after one update m̂ = g and √v̂ = |g|, whatever the size of "
         "g. So at first every number moves by the rate, against the sign of its gradient, and clipping changes "
         "nothing. Later steps are shorter where gradients change their sign: m̂ is their mean, √v̂ their size. Why "
-        "the rate is warmed up: docs/gradient-sizes.md.",
+        "the rate is warmed up: docs/start-here.md.",
         width,
     )
     yield fill(
