@@ -111,6 +111,7 @@ class Parser(argparse.ArgumentParser):
             if action.dest == "task" and "." in str(value):
                 near = [f"lm --data {value}"]
             hint = f"; did you mean {near[0]}?" if near else ""
+            hint = "; npformer museum alone lists the bugs" if action.dest == "part" and value == "list" else hint
             raise argparse.ArgumentError(action, f"expected one of {', '.join(known)}, got {str(value)!r}{hint}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from npformer.check.derivations import GRAMMAR, TEMPLATES, judge, read, template
 from npformer.cli.common import finished, write_template
 from npformer.data.textfile import read_text
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, DataError
 from npformer.io.printable import shell_words, visible
 
 SUMMARY = "Check a derivation line by line; name the first wrong line."
@@ -43,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             "derive: expected a FILE, got none; npformer derive --template softmax writes one to begin with"
         )
+    if args.file in TEMPLATES and not Path(args.file).exists():
+        raise DataError(f"{args.file}: no such file; npformer derive --template {args.file} writes one to fill in")
     judged = judge(read(read_text(args.file).text, visible(args.file)))
     lines = [{"number": c.line, "name": c.name, "verdict": c.verdict, "problem": c.reason} for c in judged.claims]
     cause = judged.cause

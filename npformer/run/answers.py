@@ -9,6 +9,7 @@ causal      the text, continued
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from os import PathLike
@@ -76,7 +77,11 @@ def decode(
     Returns a text for each one, or for rows of ids one of ids, without [EOS] and what follows. Raises ConfigError for
     other options, and DataError or TokenError for what the model cannot read.
     """
+    if not isinstance(model, str | PathLike | Model):
+        raise ConfigError(f"model: expected a run's folder, a file or a model of npf.load, got {type(model).__name__}")
     net: Any = load_trained(Path(model)).model if isinstance(model, str | PathLike) else model
+    if not isinstance(texts, Iterable):
+        raise DataError(f"texts: expected a text, several, or rows of ids, got {type(texts).__name__}")
     given, way = [texts] if isinstance(texts, str) else list(texts), Sampling(beam, temperature, top_k, top_p, seed)
     most = expect_way(net, max_len, way)
     if all(isinstance(text, str) for text in given):

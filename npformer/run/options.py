@@ -125,7 +125,7 @@ class TrainingOptions:
         if not 0 <= self.warmup_steps <= self.steps:
             raise ConfigError(
                 f"training.warmup_steps: expected 0 <= warmup_steps <= steps={self.steps}, got {self.warmup_steps}; "
-                f"--set warmup_steps={self.steps // 5}, a fifth, is usual"
+                f"--set warmup_steps={self.steps // 5}{', a fifth,' * (self.steps > 4)} is usual"
             )
         if self.schedule == "noam" and self.warmup_steps < 1:
             raise ConfigError("training.warmup_steps: expected an integer >= 1 for the schedule noam, got 0")

@@ -64,6 +64,8 @@ MISTAKES = (
     # commands, tasks and places
     ("npformer reverse", "train reverse", "npformer {}"),
     ("npformer generate run abc", "did you mean decode?", "npformer decode run abc"),
+    ("npformer derive softmax", "npformer derive --template softmax", "{}"),
+    ("npformer museum list", "npformer museum alone lists", "npformer museum"),
     ("npformer resume run", "train --resume", "npformer {} run"),
     ("npformer train --task reverse", "leave it out", "npformer train reverse"),
     ("npformer train lm text.txt", "--data text.txt", "npformer train lm {}"),
@@ -84,7 +86,7 @@ MISTAKES = (
     # values, and what a run has already
     ("npformer train reverse --set clip_norm=0", '"none"', "npformer train reverse --set clip_norm=none"),
     ("npformer train reverse --set num_heads=3", "the nearest is 2", "npformer train reverse --set num_heads=2"),
-    ("npformer train reverse --set warmup_steps=50", "--set warmup_steps=0", "npformer train reverse {}"),
+    ("npformer train reverse --set warmup_steps=50", "--set warmup_steps=0 is usual", "npformer train reverse"),
     ("npformer train --resume run --set d_model=32", "leave it, or start a new run", "npformer train --resume run"),
     ("npformer train --resume run --set learning_rate=0.0001",
      "npformer train --resume run --set learning_rate=0.0001 --set steps=60", "{}"),
@@ -105,6 +107,8 @@ MISTAKES = (
     ("new_run({'run': {'task': 'reverse'}, 'training': {'lr': 1}})", "learning_rate",
      "new_run({{'run': {{'task': 'reverse'}}, 'training': {{'{}': 1}}}}, 'other')"),
     ("npf.greedy(model, 'abc')", "npf.decode", "{}('run', 'abc')"),
+    ("npf.decode('run', 5)", "texts: expected a text", "npf.decode('run', 'abc')"),
+    ("npf.decode(npf.read_run('run'), 'abc')", "a run's folder", "npf.decode('run', 'abc')"),
     ("npf.decode('run', ['ABC'])", "vocabulary.txt", "npf.decode('run', ['abc'])"),
 )  # fmt: skip
 
