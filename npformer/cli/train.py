@@ -28,7 +28,7 @@ from npformer.run.assemble import Assembled
 from npformer.run.begin import begun, continued, way_on
 from npformer.run.config_file import parse_assignment, read_toml
 from npformer.run.journal import Listeners
-from npformer.run.options import SECTIONS, option_rows
+from npformer.run.options import SECTIONS, model_options, option_rows
 from npformer.run.processes import in_processes, tell_folder
 from npformer.run.progress import measures
 from npformer.run.sinks import SINKS
@@ -273,7 +273,7 @@ def options_from_args(args: argparse.Namespace, in_slots: bool = False) -> dict[
     in_slots: for several processes, which need slots.
     """
     sections: dict[str, dict[str, Any]] = read_toml(args.config, SECTIONS) if args.config else changes_of(())
-    for section, options in changes_of([*args.set, *_spelled(args, *SHORT)]).items():
+    for section, options in changes_of([*args.set, *_spelled(args, *SHORT)], args.task).items():
         sections[section] |= options
     if in_slots:
         sections["training"].setdefault("slots", SLOTS)
@@ -299,11 +299,12 @@ def _spelled(args: argparse.Namespace, *names: str) -> list[str]:
     return [f"{SHORT[name]}={getattr(args, name)}" for name in names if getattr(args, name) is not None]
 
 
-def changes_of(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The options of --set, by section."""
+def changes_of(assignments: Sequence[str], task: str | None = None) -> dict[str, dict[str, Any]]:
+    """The options of --set, by section; those of a model are the task's, if it is given."""
+    known = SECTIONS | {"model": model_options(task)}
     sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     for assignment in assignments:
-        section, key, value = parse_assignment(assignment, SECTIONS)
+        section, key, value = parse_assignment(assignment, known)
         sections[section][key] = value
     _make_absolute(sections)
     return sections

@@ -152,9 +152,10 @@ def _round_share(steps: int, parts: int) -> int:
     return max(number * ten for number in (1, 2, 5) if number * ten <= share)
 
 
-def _model_options() -> type:
-    """A dataclass with the options of all models. The task determines a run's model, and so its options."""
-    kinds = [get_type_hints(answer.config, include_extras=True) for answer in ANSWERS.values()]
+def model_options(task: str | None = None) -> type:
+    """A dataclass with the options of a task's model; without a task, of all models."""
+    answers = ANSWERS.values() if task is None else [ANSWERS[TASKS[task].kind]]
+    kinds = [get_type_hints(answer.config, include_extras=True) for answer in answers]
     known = {option: kind for hints in kinds for option, kind in hints.items() if option not in FOLLOW}
     return dataclasses.make_dataclass("ModelOptions", [(name, kind, None) for name, kind in known.items()])
 
@@ -162,7 +163,7 @@ def _model_options() -> type:
 SECTIONS: dict[str, type] = {
     "run": RunOptions,
     "data": DataOptions,
-    "model": _model_options(),
+    "model": model_options(),
     "training": TrainingOptions,
 }
 
