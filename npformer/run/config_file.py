@@ -26,6 +26,8 @@ from npformer.io.atomic_files import describe
 #: What follows from a task and its data. Older files say it, and it is read over.
 FOLLOW = ("sha256", "src_vocab_size", "tgt_vocab_size", "vocab_size", "num_classes", "head", "pad_id")
 MANY = 40  # names that no message lists
+#: A larger file was not written by npformer, whose own have a few kB.
+MOST_BYTES = 1 << 18
 COMMENTS = 34  # the column where meanings usually begin
 
 
@@ -94,13 +96,16 @@ def write_toml(sections: Mapping[str, Any], without: Container[str] = ()) -> str
 
 def _read_text(path: Path) -> str:
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(f"{path}: expected an options file, found nothing: check the name") from None
     except OSError as error:
         inside = path / "config.toml"
         hint = f"; did you mean {inside}?" if inside.is_file() else ""
         raise ConfigError(f"{path}: expected an options file to read, got: {describe(error)}{hint}") from error
+    if len(data) > MOST_BYTES:
+        raise ConfigError(f"{path}: expected an options file of at most {MOST_BYTES:,} bytes, found more: is it one?")
     try:
         return data.decode("utf-8-sig")  # some editors begin a file with a mark
     except UnicodeDecodeError as error:

@@ -132,6 +132,7 @@ def test_what_would_not_come_back_is_not_written():
         (f"[model]\nseed = 0x{'f' * 5000}", "model.seed: expected a whole number, got a whole number of too"),
         (f"[model]\nseed = {2**128}", "model.seed: expected a whole number, got 34028236"),
         (f"[model]\n{'x' * 5000} = 1", f"option 'model.{'x' * 73}… (5,008 characters) is unknown"),
+        ("#" * (1 << 18) + "\n", "expected an options file of at most 262,144 bytes, found more"),
     ],
 )
 def test_wrong_files_are_explained(tmp_path, text, message):
